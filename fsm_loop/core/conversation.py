@@ -82,8 +82,7 @@ def closed(record: Record, unstoppable: frozenset[str] = frozenset()) -> Record:
     if record.asked is None:
         return record
     results = tuple(
-        result or _unfinished(call, unstoppable)
-        for call, result in zip(record.calls, record.results, strict=True)
+        result or _unfinished(call, unstoppable) for call, result in zip(record.calls, record.results, strict=True)
     )
     return record.but(said=(*record.said, record.asked, *results), asked=None, calls=(), results=())
 

@@ -20,6 +20,7 @@ from enum import Enum
 
 from fsm_loop.core import actions as do
 from fsm_loop.core import counters as c
+from fsm_loop.core import ends as end
 from fsm_loop.core import guards as g
 from fsm_loop.core.counters import Occasion
 from fsm_loop.core.events import (
@@ -84,30 +85,30 @@ TABLE = (
     # The limiter's slot, and the budget: every request passes here.
     line(CALLING,    SlotGranted,     [BUDGET],                                                       CALLING,    do.send,                c.requests,             REQUEST_OUT),
     line(CALLING,    SlotGranted,     [left(c.grace_calls)],                                          GRACE,      do.grace_at_once,       c.grace_calls),
-    line(CALLING,    SlotGranted,     [],                                                             DONE,       do.end_exhausted),
+    line(CALLING,    SlotGranted,     [],                                                             DONE,       end.exhausted),
     line(CALLING,    SlotRefused,     [g.waits_soon, left(c.slot_waits)],                             BACKOFF,    do.wait_for_slot,       c.slot_waits),
     line(CALLING,    SlotRefused,     [g.may_retry, left(c.api_retries)],                             BACKOFF,    do.back_off,            c.api_retries),
     line(CALLING,    SlotRefused,     [left(c.fallbacks)],                                            FALLBACK,   do.switch,              c.fallbacks,            PROVIDER_SWITCH),
-    line(CALLING,    SlotRefused,     [],                                                             DONE,       do.end_failed),
+    line(CALLING,    SlotRefused,     [],                                                             DONE,       end.failed),
 
     # The reply.
     line(CALLING,    StreamStarted,   [],                                                             STREAMING,  do.keep),
     line(ASKING,     ModelReplied,    [g.was_refused, left(c.fallbacks)],                             FALLBACK,   do.switch,              c.fallbacks,            PROVIDER_SWITCH),
-    line(ASKING,     ModelReplied,    [g.was_refused],                                                DONE,       do.end_refused),
+    line(ASKING,     ModelReplied,    [g.was_refused],                                                DONE,       end.refused),
     line(ASKING,     ModelReplied,    [g.is_paused, left(c.iterations)],                              CALLING,    do.resume_paused,       c.iterations,           REPLY),
     line(ASKING,     ModelReplied,    [g.is_paused, left(c.grace_calls)],                             GRACE,      do.grace_after_reply,   c.grace_calls),
-    line(ASKING,     ModelReplied,    [g.is_paused],                                                  DONE,       do.end_exhausted),
+    line(ASKING,     ModelReplied,    [g.is_paused],                                                  DONE,       end.exhausted),
     line(ASKING,     ModelReplied,    [g.was_cut],                                                    TRUNCATED,  do.keep_cut),
     line(ASKING,     ModelReplied,    [g.has_valid_call, left(c.iterations)],                         TOOL_EXEC,  do.run_tools,           c.iterations,           TOOL_ROUND),
     line(ASKING,     ModelReplied,    [g.has_valid_call, left(c.grace_calls)],                        GRACE,      do.grace_after_reply,   c.grace_calls),
-    line(ASKING,     ModelReplied,    [g.has_valid_call],                                             DONE,       do.end_exhausted),
+    line(ASKING,     ModelReplied,    [g.has_valid_call],                                             DONE,       end.exhausted),
     line(ASKING,     ModelReplied,    [g.wants_tools, left(c.bad_tool_rounds)],                       CALLING,    do.tell_bad_calls,      c.bad_tool_rounds,      REPLY),
-    line(ASKING,     ModelReplied,    [g.wants_tools],                                                DONE,       do.end_bad_calls),
+    line(ASKING,     ModelReplied,    [g.wants_tools],                                                DONE,       end.bad_calls),
     line(ASKING,     ModelReplied,    [g.is_empty, left(c.empty_replies)],                            CALLING,    do.nudge,               c.empty_replies,        REPLY),
     line(ASKING,     ModelReplied,    [g.is_empty, left(c.fallbacks)],                                FALLBACK,   do.switch,              c.fallbacks,            PROVIDER_SWITCH),
-    line(ASKING,     ModelReplied,    [g.is_empty],                                                   DONE,       do.end_empty),
+    line(ASKING,     ModelReplied,    [g.is_empty],                                                   DONE,       end.empty),
     line(ASKING,     ModelReplied,    [g.steer_waiting],                                              CALLING,    do.answer_steer,        None,                   STEER),
-    line(ASKING,     ModelReplied,    [],                                                             DONE,       do.end_completed),
+    line(ASKING,     ModelReplied,    [],                                                             DONE,       end.completed),
 
     # The stream breaks off, or falls silent.
     line(ASKING,     StreamDropped,   [g.nothing_shown, left(c.stream_retries)],                      CALLING,    do.reconnect,           c.stream_retries),
@@ -116,13 +117,13 @@ TABLE = (
     line(ASKING,     StreamDropped,   [g.may_retry, left(c.api_retries)],                             BACKOFF,    do.back_off,            c.api_retries),
     line(ASKING,     StreamDropped,   [g.falls_back, left(c.fallbacks)],                              FALLBACK,   do.switch,              c.fallbacks,            PROVIDER_SWITCH),
     line(ASKING,     StreamDropped,   [g.is_outage, g.waits_soon, left(c.recoveries)],                RECOVERING, do.recover,             c.recoveries,           RECOVERY_CYCLE),
-    line(ASKING,     StreamDropped,   [],                                                             DONE,       do.end_failed),
+    line(ASKING,     StreamDropped,   [],                                                             DONE,       end.failed),
     line(ASKING,     StreamStalled,   [g.text_shown, g.tool_in_flight, left(c.stream_retries)],       CALLING,    do.reconnect,           c.stream_retries),
     line(ASKING,     StreamStalled,   [g.text_shown],                                                 TRUNCATED,  do.keep_partial),
     line(ASKING,     StreamStalled,   [g.may_retry, left(c.api_retries)],                             BACKOFF,    do.back_off,            c.api_retries),
     line(ASKING,     StreamStalled,   [g.falls_back, left(c.fallbacks)],                              FALLBACK,   do.switch,              c.fallbacks,            PROVIDER_SWITCH),
     line(ASKING,     StreamStalled,   [g.is_outage, g.waits_soon, left(c.recoveries)],                RECOVERING, do.recover,             c.recoveries,           RECOVERY_CYCLE),
-    line(ASKING,     StreamStalled,   [],                                                             DONE,       do.end_failed),
+    line(ASKING,     StreamStalled,   [],                                                             DONE,       end.failed),
 
     # The call fails. First what a changed request can mend; each kind of repair has its own counter.
     line(ASKING,     ModelFailed,     [needs(RepairKind.SANITIZE), left(c.sanitizations)],            REPAIRING,  do.repair,              c.sanitizations),
@@ -137,20 +138,20 @@ TABLE = (
     line(ASKING,     ModelFailed,     [g.may_retry, left(c.api_retries)],                             BACKOFF,    do.back_off,            c.api_retries),
     line(ASKING,     ModelFailed,     [g.falls_back, left(c.fallbacks)],                              FALLBACK,   do.switch,              c.fallbacks,            PROVIDER_SWITCH),
     line(ASKING,     ModelFailed,     [g.is_outage, g.waits_soon, g.nothing_shown, left(c.recoveries)], RECOVERING, do.recover,           c.recoveries,           RECOVERY_CYCLE),
-    line(ASKING,     ModelFailed,     [g.is_refusal],                                                 DONE,       do.end_refused),
-    line(ASKING,     ModelFailed,     [],                                                             DONE,       do.end_failed),
+    line(ASKING,     ModelFailed,     [g.is_refusal],                                                 DONE,       end.refused),
+    line(ASKING,     ModelFailed,     [],                                                             DONE,       end.failed),
 
     # A reply was cut.
     line(TRUNCATED,  CutJudged,       [g.call_was_cut, g.room_to_grow, left(c.boosts)],               CALLING,    do.boost,               c.boosts,               CUT_REPLY),
     line(TRUNCATED,  CutJudged,       [g.text_was_cut, g.makes_progress, left(c.continuations)],      CALLING,    do.go_on,               c.continuations,        CUT_REPLY),
     line(TRUNCATED,  CutJudged,       [g.only_reasoned, left(c.boosts)],                              CALLING,    do.think_less,          c.boosts,               CUT_REPLY),
-    line(TRUNCATED,  CutJudged,       [],                                                             DONE,       do.end_cut),
+    line(TRUNCATED,  CutJudged,       [],                                                             DONE,       end.cut),
 
     # Tools.
-    line(TOOL_EXEC,  ToolReturned,    [g.must_stop],                                                  DONE,       do.end_tool_loop),
+    line(TOOL_EXEC,  ToolReturned,    [g.must_stop],                                                  DONE,       end.tool_loop),
     line(TOOL_EXEC,  ToolReturned,    [g.all_back, left(c.iterations), BUDGET],                       CALLING,    do.answer_tools),
     line(TOOL_EXEC,  ToolReturned,    [g.all_back, left(c.grace_calls)],                              GRACE,      do.grace_after_tools,   c.grace_calls),
-    line(TOOL_EXEC,  ToolReturned,    [g.all_back],                                                   DONE,       do.end_exhausted),
+    line(TOOL_EXEC,  ToolReturned,    [g.all_back],                                                   DONE,       end.exhausted),
     line(TOOL_EXEC,  ToolReturned,    [],                                                             TOOL_EXEC,  do.keep),
 
     # Waits.
@@ -158,26 +159,26 @@ TABLE = (
     line(RECOVERING, TimerFired,      [],                                                             CALLING,    do.ask),
     line(REPAIRING,  RequestRepaired, [g.has_changed],                                                CALLING,    do.apply_repair),
     line(REPAIRING,  RequestRepaired, [g.fault_falls_back, left(c.fallbacks)],                        FALLBACK,   do.switch_unrepaired,   c.fallbacks,            PROVIDER_SWITCH),
-    line(REPAIRING,  RequestRepaired, [],                                                             DONE,       do.end_unrepaired),
+    line(REPAIRING,  RequestRepaired, [],                                                             DONE,       end.unrepaired),
     line(FALLBACK,   ProviderReady,   [],                                                             CALLING,    do.ask),
     line(FALLBACK,   ProviderFailed,  [left(c.fallbacks)],                                            FALLBACK,   do.switch,              c.fallbacks,            PROVIDER_SWITCH),
     line(FALLBACK,   ProviderFailed,  [g.is_outage, g.waits_soon, left(c.recoveries)],                RECOVERING, do.recover,             c.recoveries,           RECOVERY_CYCLE),
-    line(FALLBACK,   ProviderFailed,  [],                                                             DONE,       do.end_failed),
+    line(FALLBACK,   ProviderFailed,  [],                                                             DONE,       end.failed),
 
     # The last word: one request, tools off.
     line(GRACE,      SlotGranted,     [],                                                             GRACE,      do.send_grace),
     line(GRACE,      SlotRefused,     [g.waits_soon, left(c.slot_waits)],                             GRACE,      do.wait_for_slot,       c.slot_waits),
-    line(GRACE,      SlotRefused,     [],                                                             DONE,       do.end_grace),
+    line(GRACE,      SlotRefused,     [],                                                             DONE,       end.grace),
     line(GRACE,      TimerFired,      [],                                                             GRACE,      do.ask),
     line(GRACE,      StreamStarted,   [],                                                             GRACE,      do.keep),
-    line(GRACE,      ModelReplied,    [g.has_text],                                                   DONE,       do.end_grace_text),
-    line(GRACE,      ModelReplied,    [],                                                             DONE,       do.end_grace),
-    line(GRACE,      StreamDropped,   [],                                                             DONE,       do.end_grace),
-    line(GRACE,      StreamStalled,   [],                                                             DONE,       do.end_grace),
-    line(GRACE,      ModelFailed,     [],                                                             DONE,       do.end_grace),
+    line(GRACE,      ModelReplied,    [g.has_text],                                                   DONE,       end.grace_text),
+    line(GRACE,      ModelReplied,    [],                                                             DONE,       end.grace),
+    line(GRACE,      StreamDropped,   [],                                                             DONE,       end.grace),
+    line(GRACE,      StreamStalled,   [],                                                             DONE,       end.grace),
+    line(GRACE,      ModelFailed,     [],                                                             DONE,       end.grace),
 
     # Words of the user and of the host, at any moment.
-    line(ALIVE,      InterruptAsked,  [],                                                             DONE,       do.stop),
+    line(ALIVE,      InterruptAsked,  [],                                                             DONE,       end.stopped),
     line(ASKING,     SteerGiven,      [g.is_now],                                                     CALLING,    do.ask_now,             None,                   STEER),
     line(ASKING,     SteerGiven,      [],                                                             None,       do.keep),
     line(REPAIRING,  SteerGiven,      [],                                                             None,       do.keep),

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from attrs import field, frozen
 
-from fsm_loop.core.actions import Did
 from fsm_loop.core.counters import Counter, Occasion, refilled
+from fsm_loop.core.ends import Did
 from fsm_loop.core.events import Event, InterruptAsked, PortEvent, name_of
 from fsm_loop.core.guards import Left
 from fsm_loop.core.record import Record

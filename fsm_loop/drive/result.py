@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 
 from fsm_loop.core.events import Event
 from fsm_loop.core.faults import Fault
@@ -42,7 +42,7 @@ class TurnResult:
     turn_id: str
     outcome: str
     text: str
-    messages: list[dict[str, Any]]
+    messages: list[dict[str, Any]] = field(repr=False)
     exhausted: Spent | None
     fault: Fault | None
     last_state: str
@@ -53,7 +53,7 @@ class TurnResult:
     issuer: str = ""
     reason: str = ""
     waited_s: float = 0.0
-    trail: tuple[Entry, ...] = ()
+    trail: tuple[Entry, ...] = field(default=(), repr=False)
     trail_faults: tuple[str, ...] = ()
 
     @property
