@@ -1,0 +1,55 @@
+"""The artefacts that are kept beside the code: what they should be, writing them, and whether they are current."""
+
+from __future__ import annotations
+
+from difflib import unified_diff
+from pathlib import Path
+
+from fsm_loop.core.machine import PAGE
+from fsm_loop.core.rows import Page
+from fsm_loop.export.machine_md import specification
+from fsm_loop.export.mermaid import full, overview
+from fsm_loop.export.model import outline
+from fsm_loop.export.readme import readme
+
+README = "README.md"
+
+
+def artefacts(root: Path = Path(), page: Page = PAGE) -> dict[str, str]:
+    """Every artefact by its path from *root*: text alone, the same for the same page.
+
+    README.md is the one that stands at *root*, with its generated blocks written anew; where there is none, it is
+    left out.
+    """
+    words = outline(page)
+    made = {
+        "diagrams/full.mmd": full(words),
+        "diagrams/overview.mmd": overview(words),
+        "specs/machine.md": specification(words),
+    }
+    kept = _kept(root / README)
+    return made if kept is None else {README: readme(kept, words), **made}
+
+
+def write(root: Path, page: Page = PAGE) -> list[Path]:
+    """Write what is not current, and say what was written."""
+    stale = [(root / name, text) for name, text in artefacts(root, page).items() if _kept(root / name) != text]
+    for path, text in stale:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="\n")
+    return [path for path, _ in stale]
+
+
+def check(root: Path, page: Page = PAGE) -> str:
+    """What `write` would change, as a unified diff; empty where all is current."""
+    return "".join(_difference(name, _kept(root / name) or "", text) for name, text in artefacts(root, page).items())
+
+
+def _kept(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.is_file() else None
+
+
+def _difference(name: str, kept: str, made: str) -> str:
+    return "".join(
+        unified_diff(kept.splitlines(keepends=True), made.splitlines(keepends=True), f"{name} (kept)", f"{name} (made)")
+    )
