@@ -141,18 +141,31 @@ class Loop:
         """One turn that is followed while it runs; whoever leaves before its end interrupts it."""
         messages, outbox = self._messages(prompt), Outbox()
         driver = self._driver(outbox)
-        left: Exception | None = None
+        left: list[BaseException] = []  # carried out of the group, so that each stays one exception
         async with anyio.create_task_group() as group:
-            group.start_soon(driver.run, messages)
+
+            async def carry() -> None:
+                try:
+                    await driver.run(messages)
+                except anyio.get_cancelled_exc_class():
+                    raise
+                except BaseException as error:  # noqa: BLE001  # see above
+                    left.append(error)
+                    group.cancel_scope.cancel()
+
+            driver.begin(messages)
+            group.start_soon(carry)
             try:
                 yield RunningTurn(driver, outbox)
-            except Exception as error:  # noqa: BLE001  # carried out of the group, so that it stays one exception
-                left = error
+            except anyio.get_cancelled_exc_class():
+                raise
+            except BaseException as error:  # noqa: BLE001  # see above
+                left.append(error)
             finally:
                 if not driver.over:
                     driver.interrupt("consumer", "left before the end")
-        if left is not None:
-            raise left
+        if left:
+            raise left[0]
 
     def _driver(self, outbox: Outbox | None) -> Driver:
         return Driver(self._ports, self.config, uuid.uuid4().hex, page=self._page, outbox=outbox)

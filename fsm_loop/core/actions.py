@@ -53,13 +53,13 @@ from fsm_loop.core.events import (
     ToolReturned,
 )
 from fsm_loop.core.faults import RepairKind
-from fsm_loop.core.guards import next_limit
+from fsm_loop.core.guards import next_limit, room_to_grow
 from fsm_loop.core.messages import (
     NO_REPLY,
     Reply,
     clean,
 )
-from fsm_loop.core.record import Record
+from fsm_loop.core.record import Record, Shape
 
 # ---------------------------------------------------------------- asking
 
@@ -72,11 +72,6 @@ def begin_turn(record: Record, event: Event) -> Did:
 def ask(record: Record, event: Event) -> Did:
     """The try that was being prepared goes on to the model."""
     return record, (ReserveSlot(record.attempt, record.provider),)
-
-
-def ask_again(record: Record, event: Event) -> Did:
-    """A new try is made, of a request that has changed."""
-    return _ask(record)
 
 
 def send(record: Record, event: SlotGranted) -> Did:
@@ -142,6 +137,7 @@ def apply_repair(record: Record, event: RequestRepaired) -> Did:
         changes |= {
             "lead": clean(record.lead),
             "pieces": tuple(map(clean, record.pieces)),
+            "nudge": clean(record.nudge),
             "steers": tuple(map(clean, record.steers)),
         }
     return ask(record.but(**changes), event)
@@ -166,7 +162,7 @@ def keep_partial(record: Record, event: CallFailed) -> Did:
 def boost(record: Record, event: CutJudged) -> Did:
     """The same request is asked again with more room; what was shown of the cut reply is withdrawn."""
     shape = evolve(record.shape, output_limit=next_limit(record))
-    return _ask(record.but(shape=shape, cut=None, nudge=""), *_withdrawal(record.cut or NO_REPLY))
+    return _retold(record, shape)
 
 
 def go_on(record: Record, event: CutJudged) -> Did:
@@ -178,14 +174,14 @@ def go_on(record: Record, event: CutJudged) -> Did:
 
 def think_less(record: Record, event: CutJudged) -> Did:
     """The same request is asked with less reasoning, and with more room where there is some."""
-    shape = evolve(record.shape, less_reasoning=True, output_limit=next_limit(record))
-    return _ask(record.but(shape=shape, cut=None, nudge=""))
+    limit = next_limit(record) if room_to_grow(record, event) else record.shape.output_limit
+    return _retold(record, evolve(record.shape, less_reasoning=True, output_limit=limit))
 
 
 def resume_paused(record: Record, event: ModelReplied) -> Did:
     """The paused words go back unchanged, and the model goes on."""
     lead = record.answer + event.reply.text
-    return _ask(said(record, event.reply).but(lead=lead))
+    return _ask(said(record, event.reply).but(lead=lead, nudge=""))
 
 
 def run_tools(record: Record, event: ModelReplied) -> Did:
@@ -215,7 +211,7 @@ def tell_bad_calls(record: Record, event: ModelReplied) -> Did:
 
 def nudge(record: Record, event: ModelReplied) -> Did:
     """The model is asked to speak."""
-    return _ask(record.but(nudge=SPEAK))
+    return _ask(record.but(nudge=SPEAK), *_withdrawal(event.reply))
 
 
 def answer_steer(record: Record, event: ModelReplied) -> Did:
@@ -303,6 +299,12 @@ def _withdrawal(shown: Reply) -> tuple[Effect, ...]:
     return (Say(Withdrawn(shown.text)),) if shown.text else ()
 
 
+def _retold(record: Record, shape: Shape) -> Did:
+    """The cut reply is asked for again, in another shape; an answer that was being continued still is."""
+    nudge = GO_ON if record.pieces else ""
+    return _ask(record.but(shape=shape, cut=None, nudge=nudge), *_withdrawal(record.cut or NO_REPLY))
+
+
 def _reshaped(record: Record, event: RequestRepaired) -> Any:
     shape, here = record.shape, record.provider
     if event.limit is not None:
@@ -316,4 +318,4 @@ def _reshaped(record: Record, event: RequestRepaired) -> Any:
 
 
 def _into_grace(record: Record) -> Record:
-    return record.but(spent=first_missed(record), nudge="")
+    return record.but(spent=first_missed(record), lead="", nudge="")

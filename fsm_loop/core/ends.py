@@ -8,7 +8,7 @@ from __future__ import annotations
 from fsm_loop.core import counters
 from fsm_loop.core.conversation import NOT_RUN, closed, last_text, said
 from fsm_loop.core.counters import Counter
-from fsm_loop.core.effects import Abandon, Effect, Finish
+from fsm_loop.core.effects import Abandon, Effect, Finish, Say, Withdrawn
 from fsm_loop.core.events import (
     CallFailed,
     CutJudged,
@@ -54,9 +54,9 @@ def empty(record: Record, event: ModelReplied) -> Did:
 def bad_calls(record: Record, event: ModelReplied) -> Did:
     """The model asks only for what cannot be run."""
     problems = "; ".join(call.problem for call in event.reply.tool_calls)
-    told = said(record, event.reply, "could not be run")
+    told, text = said(record, event.reply, "could not be run"), record.answer + event.reply.text
     fault = Fault(FaultKind.BAD_TOOL_CALLS, problems)
-    return _end(told, "failed", NO_REPLY, fault=fault, spent=_last_missed(record), text=event.reply.text)
+    return _end(told, "failed", NO_REPLY, fault=fault, spent=_last_missed(record), text=text)
 
 
 def failed(record: Record, event: CallFailed) -> Did:
@@ -72,18 +72,20 @@ def unrepaired(record: Record, event: RequestRepaired) -> Did:
 def tool_loop(record: Record, event: ToolReturned) -> Did:
     """The tools go round and round."""
     fault = Fault(FaultKind.TOOL_LOOP, event.stop)
-    stopped = closed(record)
+    stopped = closed(record, event.unstoppable)
     fresh, finish = _end(stopped, "failed", NO_REPLY, fault=fault, text=last_text(stopped))
     return fresh, (Abandon(record.attempt), *finish)
 
 
 def exhausted(record: Record, event: Event) -> Did:
     """The budget is spent, and the last word is switched off or had."""
+    text = record.answer
     if isinstance(event, ModelReplied):
+        text += event.reply.text
         record = said(record, event.reply, NOT_RUN)
-    elif record.calls:
-        record = closed(record)
-    return _end(record, "exhausted", NO_REPLY, spent=first_missed(record), text=last_text(record) or record.answer)
+    settled = closed(record)
+    text = text if text.strip() else last_text(settled)
+    return _end(settled, "exhausted", NO_REPLY, spent=first_missed(record), text=text)
 
 
 def grace_text(record: Record, event: ModelReplied) -> Did:
@@ -97,7 +99,9 @@ def grace(record: Record, event: PortEvent) -> Did:
     fault = event.fault if isinstance(event, CallFailed) else None
     spoken = said(record, NO_REPLY) if record.pieces else record
     text = partial.text or last_text(spoken)
-    return _end(spoken, "exhausted", Reply(text=partial.text), fault=fault, spent=record.spent, text=text)
+    fresh, finish = _end(spoken, "exhausted", Reply(text=partial.text), fault=fault, spent=record.spent, text=text)
+    discarded = event.reply.text if isinstance(event, ModelReplied) else ""
+    return fresh, (Say(Withdrawn(discarded)), *finish) if discarded else finish
 
 
 def stopped(record: Record, event: InterruptAsked) -> Did:

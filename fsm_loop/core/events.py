@@ -121,12 +121,16 @@ class CutJudged(PortEvent):
 
 @frozen(kw_only=True)
 class ToolReturned(PortEvent):
-    """One tool call has its result; `stop` says why the turn must not go on, empty when it may."""
+    """One tool call has its result; `stop` says why the turn must not go on, empty when it may.
+
+    `unstoppable` are other calls that still run then, and that nobody can stop.
+    """
 
     call_id: str
     text: str
     status: ToolStatus = ToolStatus.OK
     stop: str = ""
+    unstoppable: frozenset[str] = field(default=frozenset(), converter=frozenset)
 
 
 @frozen(kw_only=True)

@@ -96,7 +96,7 @@ class Fault:
         """Whether the same request may succeed later; the provider's own word comes first."""
         if self.should_retry is None:
             return self.kind.retryable
-        return self.should_retry and self.kind.repair is None
+        return self.should_retry and self.kind.repair is None and self.kind is not FaultKind.REFUSED
 
     @property
     def repair(self) -> RepairKind | None:

@@ -131,12 +131,12 @@ def steer_waiting(record: Record, event: Event) -> bool:
 
 def nothing_shown(record: Record, event: CallFailed) -> bool:
     """no text of this call was shown"""
-    return not event.partial.text
+    return not event.partial.text.strip()
 
 
 def text_shown(record: Record, event: CallFailed) -> bool:
     """text of this call was shown"""
-    return bool(event.partial.text)
+    return bool(event.partial.text.strip())
 
 
 def tool_in_flight(record: Record, event: CallFailed) -> bool:

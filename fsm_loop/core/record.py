@@ -160,7 +160,7 @@ class Record:
                 return {"results": self._with_result(event)}
             case CallFailed(fault=fault, partial=partial):
                 kept = {"fault": fault}
-                return kept if partial.usage is NO_USAGE else {**kept, "usage": self.usage + partial.usage}
+                return kept if partial.usage == NO_USAGE else {**kept, "usage": self.usage + partial.usage}
             case SteerGiven(text=text):
                 return {"steers": (*self.steers, text)}
             case TurnStarted(messages=messages, at=at):

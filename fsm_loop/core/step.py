@@ -108,16 +108,22 @@ class _Cursor:
 
 def _fire(page: Page, turn: Turn, known: Record, event: Event) -> _Cursor:
     cursor = _Cursor(turn.state, known, event)
+    trigger = _engine(page).get(type(event))
+    if trigger is None:
+        raise UnexpectedEvent(_not_awaited(page, turn, event))
     try:
-        _engine(page)[type(event)](cursor)
-    except (KeyError, MachineError) as error:
-        awaited = ", ".join(sorted({row.trigger for row in page.rows if row.source is turn.state}))
-        msg = (
-            f"{name_of(type(event))} came in state {turn.state.name.lower()}, which awaits {awaited}: "
-            "the driver reported something that the page does not list"
-        )
-        raise UnexpectedEvent(msg) from error
+        trigger(cursor)
+    except MachineError as error:
+        raise UnexpectedEvent(_not_awaited(page, turn, event)) from error
     return cursor
+
+
+def _not_awaited(page: Page, turn: Turn, event: Event) -> str:
+    awaited = ", ".join(sorted({row.trigger for row in page.rows if row.source is turn.state}))
+    return (
+        f"{name_of(type(event))} came in state {turn.state.name.lower()}, which awaits {awaited}: "
+        "the driver reported something that the page does not list"
+    )
 
 
 class _RowTransition(Transition):

@@ -7,8 +7,10 @@ cancels. A second task, the watch, sleeps until something is overdue; a chunk co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 import anyio
 from attrs import frozen
@@ -64,6 +66,8 @@ from fsm_loop.ports import (
     Watcher,
 )
 
+T = TypeVar("T")
+
 
 @frozen(kw_only=True)
 class Ports:
@@ -94,6 +98,8 @@ class Driver:
         self.waited_s = 0.0
         self._outbox = outbox
         self._watchers = list(ports.watchers)
+        self._heard: deque[tuple[type[Event], dict[str, Any]]] = deque()
+        self._deciding = False
         self._todo: list[Effect] = []
         self._scope: anyio.CancelScope | None = None
         self._watch = Watch(ports.clock, _shortest_patience_s(config))
@@ -121,34 +127,65 @@ class Driver:
 
     def rebuild(self, messages: Sequence[Message]) -> None:
         """New messages are to stand before this turn's own."""
+        self._calls.know(messages)
         self.feed(RebuildAsked, messages=tuple(messages), partial=self._calls.partial)
 
     # ------------------------------------------------------------ the turn
 
     async def run(self, messages: Sequence[Message]) -> TurnResult:
         """Drive the turn to its end. What a port raises is an event; only a fault of this package raises here."""
-        failure: Exception | None = None
+        failure: BaseException | None = None
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._watch.run)
                 try:
-                    if not self.over:
-                        self.feed(TurnStarted, messages=tuple(messages))
+                    self.begin(messages)
                     await self._work()
-                except Exception as error:  # noqa: BLE001  # carried out of the group, so that it stays one exception
+                except anyio.get_cancelled_exc_class():
+                    raise
+                except BaseException as error:  # noqa: BLE001  # carried out of the group, so that it stays one exception
                     failure = error
                 group.cancel_scope.cancel()
         except BaseException as error:
-            if not self.over:
-                self.interrupt(_issuer_of(error))
+            self._end_for(error)
             raise
         if failure is not None:
-            self.interrupt("driver", repr(failure))
+            self._end_for(failure)
             raise failure
         return self.result()
 
-    def feed(self, kind: type[Event], **facts: Any) -> Decision:
-        """Decide on one event, tell whoever watches, and put what is to be done on the list."""
+    def begin(self, messages: Sequence[Message]) -> None:
+        """The turn has its messages; one that has begun, or is over, stays as it is."""
+        if self.turn.state is self.page.start:
+            self._calls.know(messages)
+            self.feed(TurnStarted, messages=tuple(messages))
+
+    def _end_for(self, error: BaseException) -> None:
+        """The turn is over, because of what was raised through it."""
+        if self.over:
+            return
+        if isinstance(error, anyio.get_cancelled_exc_class()):
+            self.interrupt("cancelled")
+        elif isinstance(error, Exception):
+            self.interrupt("driver", repr(error))
+        else:
+            self.interrupt(type(error).__name__)
+
+    def feed(self, kind: type[Event], **facts: Any) -> None:
+        """Decide on one event; one that a watcher brings waits until the decision before it has been told to all."""
+        self._heard.append((kind, facts))
+        if self._deciding:
+            return
+        self._deciding = True
+        try:
+            while self._heard:
+                kind, facts = self._heard.popleft()
+                self._decide(kind, facts)
+        finally:
+            self._deciding = False
+
+    def _decide(self, kind: type[Event], facts: dict[str, Any]) -> None:
+        """Decide, tell whoever watches, and put what is to be done on the list."""
         event = kind(at=self.ports.clock.now(), chance=self.ports.chance.draw(), **facts)
         decision = step(self.turn, event, self.page)
         self.turn = decision.turn
@@ -158,7 +195,6 @@ class Driver:
         if self.over and self._outbox is not None and decision.before is not self.page.done:
             self._outbox.put(Finished(self.result()))
             self._outbox.close()
-        return decision
 
     def _record(self, decision: Decision) -> None:
         seq = len(self.trail)
@@ -169,7 +205,7 @@ class Driver:
             except Exception as error:  # noqa: BLE001  # a watcher that fails never changes the turn
                 self._watchers.remove(watcher)
                 self.trail_faults.append(f"{type(watcher).__name__}: {type(error).__name__}: {error}")
-        if self._outbox is not None and not decision.late:
+        if self._outbox is not None and not decision.late and decision.before is not self.page.done:
             waits = [effect.delay_s for effect in decision.effects if isinstance(effect, SetTimer)]
             before, after = decision.before.name.lower(), decision.turn.state.name.lower()
             self._outbox.put(StateChanged(before, decision.name, after, decision.moved, sum(waits)))
@@ -258,7 +294,8 @@ class Driver:
         limiter, wait_s = self.ports.limiter, 0.0
         if limiter is not None:
             try:
-                wait_s = await limiter.reserve(self._name(effect.provider), self.ports.clock.now())
+                asked = partial(limiter.reserve, self._name(effect.provider), self.ports.clock.now())
+                wait_s = await self._within(self.config.read_timeout_s, asked)
             except Exception as error:  # noqa: BLE001  # whatever a port raises is an event
                 fault = Fault(FaultKind.NO_SLOT, told(error), should_retry=False)
                 self.feed(SlotRefused, attempt=effect.attempt, fault=fault)
@@ -285,9 +322,20 @@ class Driver:
         else:
             self.feed(ProviderFailed, attempt=effect.attempt, fault=fault)
 
-    async def _guarded(self, port: Callable[[], Any]) -> Fault | None:
+    async def _within(self, limit_s: float, port: Callable[[], Awaitable[T]]) -> T:
+        """What the port gives; raises TimeoutError where it gives nothing in time, so that no port holds a turn."""
+        due = self.ports.clock.now() + limit_s
+        watched = self._watch.begin(lambda: due)
         try:
-            await port()
+            with watched.scope:
+                return await port()
+        finally:
+            self._watch.end(watched)
+        raise TimeoutError(f"no answer after {limit_s:g} s")
+
+    async def _guarded(self, port: Callable[[], Awaitable[None]]) -> Fault | None:
+        try:
+            await self._within(self.config.first_token_timeout_s, port)
         except ModelError as error:
             return error.fault
         except Exception as error:  # noqa: BLE001  # whatever a port raises is an event
@@ -306,18 +354,17 @@ class Driver:
     async def _repaired(self, effect: Repair) -> repairs.Facts:
         match effect.kind:
             case RepairKind.COMPACT:
-                return await repairs.compact(effect, self.ports.compactor)
+                return await self._within(
+                    self.config.call_deadline_s, partial(repairs.compact, effect, self.ports.compactor)
+                )
             case RepairKind.REFRESH_CREDENTIAL:
-                return await repairs.refresh_credential(self.ports.models[effect.request.provider])
+                model = self.ports.models[effect.request.provider]
+                return await self._within(self.config.read_timeout_s, partial(repairs.refresh_credential, model))
             case kind:
                 return repairs.PLAIN[kind](effect)
 
     def _name(self, provider: int) -> str:
         return self.ports.models[provider].name
-
-
-def _issuer_of(error: BaseException) -> str:
-    return "cancelled" if isinstance(error, anyio.get_cancelled_exc_class()) else type(error).__name__
 
 
 def _shortest_patience_s(config: LoopConfig) -> float:

@@ -12,7 +12,7 @@ from fsm_loop.config import LoopConfig
 from fsm_loop.core.effects import CallModel, Request
 from fsm_loop.core.events import Event, ModelFailed, ModelReplied, StreamDropped, StreamStalled, StreamStarted
 from fsm_loop.core.faults import Fault, FaultKind
-from fsm_loop.core.messages import NO_REPLY, Reply, ToolCall
+from fsm_loop.core.messages import NO_REPLY, AssistantMessage, Message, Reply, ToolCall
 from fsm_loop.drive.notes import Outbox
 from fsm_loop.drive.reading import Reading, with_unique_ids
 from fsm_loop.drive.watch import Watch, Watched, told
@@ -49,6 +49,12 @@ class ModelCalls:
         """What the call in flight has brought so far."""
         return NO_REPLY if self._reading is None else self._reading.reply()
 
+    def know(self, messages: Sequence[Message]) -> None:
+        """The ids of calls in these messages are taken: no call of this turn will have one of them."""
+        for message in messages:
+            if isinstance(message, AssistantMessage):
+                self._used_ids.update(call.id for call in message.tool_calls)
+
     def let_go(self) -> None:
         """The call in flight is abandoned: nothing that still comes of it counts."""
         if self._reading is not None:
@@ -75,9 +81,9 @@ class ModelCalls:
             with watched.scope:
                 await self._read(request, reading)
         except ModelError as error:
-            return error.fault
+            return reading.fault or error.fault  # what the watchdog ended may fail once more while it is closed
         except Exception as error:  # noqa: BLE001  # whatever a port raises is an event
-            return Fault(FaultKind.INTERNAL, told(error))
+            return reading.fault or Fault(FaultKind.INTERNAL, told(error))
         return reading.fault
 
     async def _read(self, request: Request, reading: Reading) -> None:
@@ -92,6 +98,8 @@ class ModelCalls:
                 if not reading.began:
                     reading.began = True
                     self._means.feed(StreamStarted, attempt=reading.attempt)
+                    if self._reading is not reading:
+                        return  # somebody who watches has ended it
                 if outbox is not None and isinstance(delta, (TextDelta, ReasoningDelta)):
                     outbox.put(delta)
                     if outbox.full:

@@ -94,7 +94,8 @@ class Outbox:
         while not self._notes:
             if self._closed:
                 return None
-            self._arrived = anyio.Event()
+            if self._arrived.is_set():
+                self._arrived = anyio.Event()
             await self._arrived.wait()
         self._taken.set()
         return self._notes.popleft()

@@ -136,8 +136,8 @@ def with_unique_ids(reply: Reply, used: set[str], attempt: int) -> Reply:
     calls = []
     for number, call in enumerate(reply.tool_calls):
         fresh = call
-        if call.id in used:
-            fresh = evolve(call, id=f"{call.id}_{attempt}_{number}")
+        while fresh.id in used:
+            fresh = evolve(call, id=f"{fresh.id}_{attempt}_{number}")
         used.add(fresh.id)
         calls.append(fresh)
     return evolve(reply, tool_calls=tuple(calls)) if calls else reply

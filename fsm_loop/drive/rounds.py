@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 import anyio
@@ -21,29 +22,39 @@ class ToolRounds:
     def __init__(self, means: Means) -> None:
         self._means = means
         self._running: dict[str, ToolCall] = {}
+        self._waiting: deque[RunTool] = deque()
 
     @property
     def unstoppable(self) -> frozenset[str]:
         """The calls that run in a thread now, so that nobody can know what comes of them when they are let go."""
-        return frozenset(id_ for id_, call in self._running.items() if self._means.tools.in_thread(call.name))
+        return frozenset(id_ for id_, call in self._running.items() if self._in_thread(call))
+
+    def _in_thread(self, call: ToolCall) -> bool:
+        """Whether nobody can stop the call; what cannot be asked is taken for one that cannot be stopped."""
+        try:
+            return self._means.tools.in_thread(call.name)
+        except Exception:  # noqa: BLE001  # an interrupt must go through, whatever a port raises
+            return True
 
     def let_go(self) -> None:
         """The round is abandoned: nothing that still comes of it counts."""
         self._running.clear()
+        self._waiting.clear()
 
     async def perform(self, effects: Sequence[RunTool]) -> None:
-        """Run the calls; each result is reported as it comes."""
-        if len(effects) == 1:
-            await self._run(effects[0])
+        """Run the calls, begun in the order in which they were asked for; each result is reported as it comes."""
+        self._waiting.extend(effects)
+        workers = min(self._means.config.tool_workers, len(effects))
+        if workers == 1:
+            await self._run_waiting()
             return
-        workers = anyio.Semaphore(self._means.config.tool_workers)
         async with anyio.create_task_group() as group:
-            for effect in effects:
-                group.start_soon(self._run_in_turn, effect, workers)
+            for _ in range(workers):
+                group.start_soon(self._run_waiting)
 
-    async def _run_in_turn(self, effect: RunTool, workers: anyio.Semaphore) -> None:
-        async with workers:
-            await self._run(effect)
+    async def _run_waiting(self) -> None:
+        while self._waiting:
+            await self._run(self._waiting.popleft())
 
     async def _run(self, effect: RunTool) -> None:
         call = effect.call
@@ -55,8 +66,15 @@ class ToolRounds:
             return  # let go meanwhile
         if self._means.outbox is not None:
             self._means.outbox.put(ToolFinished(call, outcome.text, outcome.status))
-        facts = {"text": outcome.text, "status": outcome.status, "stop": outcome.stop}
-        self._means.feed(ToolReturned, attempt=effect.attempt, call_id=call.id, **facts)
+        self._means.feed(
+            ToolReturned,
+            attempt=effect.attempt,
+            call_id=call.id,
+            text=outcome.text,
+            status=outcome.status,
+            stop=outcome.stop,
+            unstoppable=self.unstoppable if outcome.stop else (),
+        )
 
     async def _outcome(self, call: ToolCall) -> ToolOutcome:
         """The tool's outcome, whatever it does: return, raise, take too long, cancel itself."""
@@ -70,15 +88,19 @@ class ToolRounds:
                 return await self._ran(call)
         finally:
             self._means.watch.end(watched)
-        status = ToolStatus.UNKNOWN if self._means.tools.in_thread(call.name) else ToolStatus.ERROR
+        status = ToolStatus.UNKNOWN if self._in_thread(call) else ToolStatus.ERROR
         return ToolOutcome(f"no result after {timeout_s:g} s", status)
 
     async def _ran(self, call: ToolCall) -> ToolOutcome:
         try:
-            return await self._means.tools.run(call)
-        except Exception as error:  # noqa: BLE001  # the model is told, and may do something about it
+            outcome: object = await self._means.tools.run(call)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # the model is told, and may do something about it
             return ToolOutcome(f"the tool failed: {told(error)}", ToolStatus.ERROR)
         except anyio.get_cancelled_exc_class():
             if is_cancelled():
                 raise
             return ToolOutcome("the tool failed: it cancelled itself", ToolStatus.ERROR)
+        if isinstance(outcome, ToolOutcome):
+            return outcome
+        returned = type(outcome).__name__
+        return ToolOutcome(f"the tool failed: its adapter returned {returned}, not an outcome", ToolStatus.ERROR)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -39,7 +39,14 @@ class Fail:
     fault: Fault
 
 
-Step = Delta | Pause | Hang | Fail
+@frozen
+class Raise:
+    """The adapter itself breaks here: it raises something that is no ModelError."""
+
+    error: Exception
+
+
+Step = Delta | Pause | Hang | Fail | Raise
 Steps = Sequence[Step]
 
 
@@ -80,11 +87,13 @@ class ScriptedModel:
     """A model that follows a script: a list of replies in order, or a function of the request.
 
     `requests` holds every request that was made of it; one more than the script has fails as a bad request.
+    `opens_after_s` is how long a connection takes. `open_calls` is the number of calls that have not been closed.
     """
 
     script: Iterable[Steps] | Callable[[Request], Steps]
     name: str = "scripted"
     clock: Clock | None = None
+    opens_after_s: float = 0.0
     requests: list[Request] = field(factory=list, init=False)
     open_calls: int = field(default=0, init=False)
     _left: Iterator[Steps] | None = field(default=None, init=False)
@@ -99,9 +108,12 @@ class ScriptedModel:
         self.open_calls += 1
         deltas = self._play(steps)
         try:
+            if self.opens_after_s:
+                await self._pause(self.opens_after_s)
             yield deltas
         finally:
             self.open_calls -= 1
+            await deltas.aclose()
 
     def _next(self, request: Request) -> Steps:
         if callable(self.script):
@@ -111,17 +123,23 @@ class ScriptedModel:
         ended = fails(FaultKind.BAD_REQUEST, f"the script of {self.name} has no reply number {len(self.requests)}")
         return next(self._left, ended)
 
-    async def _play(self, steps: Steps) -> AsyncIterator[Delta]:
+    async def _pause(self, seconds: float) -> None:
+        if self.clock is None:
+            await anyio.sleep(seconds)
+        else:
+            await self.clock.sleep_until(self.clock.now() + seconds)
+
+    async def _play(self, steps: Steps) -> AsyncGenerator[Delta, None]:
         for each in steps:
             match each:
-                case Pause(seconds) if self.clock is not None:
-                    await self.clock.sleep_until(self.clock.now() + seconds)
                 case Pause(seconds):
-                    await anyio.sleep(seconds)
+                    await self._pause(seconds)
                 case Hang():
                     await anyio.sleep_forever()
                 case Fail(fault):
                     raise ModelError(fault)
+                case Raise(error):
+                    raise error
                 case delta:
                     yield delta
 
