@@ -34,8 +34,15 @@ def overview(outline: Outline) -> str:
 
 
 def full(outline: Outline) -> str:
-    """The whole diagram: one arrow for each row, in the order of the page."""
-    arrows = [f"{row.source} --> {row.target} : {_label(row)}" for row in outline.rows]
+    """The whole diagram: one arrow for each row, in the order of the page; rows that stay in a state share one.
+
+    Of several arrows from a state to itself, Mermaid shows only the last.
+    """
+    labels: dict[tuple[str, str, str], list[str]] = {}
+    for row in outline.rows:
+        one = "" if row.source == row.target else row.name
+        labels.setdefault((row.source, row.target, one), []).append(_label(row))
+    arrows = [f"{source} --> {target} : {'<br>'.join(said)}" for (source, target, _), said in labels.items()]
     return _diagram("An agent's turn, row by row", outline, arrows)
 
 
