@@ -1,0 +1,112 @@
+"""Bytes of a Chat Completions reply, as deltas, whatever the answer turns out to be. Pure: any transport feeds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fsm_loop.core.faults import Fault, FaultKind
+from fsm_loop.errors import ModelError
+from fsm_loop.ports import Delta
+from fsm_loop.providers.chat_decode import DONE, ChatDecoder, parsed
+from fsm_loop.providers.said import said_in, short
+from fsm_loop.providers.sse import EventTooLarge, SseDecoder, SseEvent
+
+MAX_BODY_BYTES = 64 * 1024 * 1024  # of a reply that comes in one body
+SHOWN_CHARS = 120  # of a body that is none of what it should be
+
+_BEFORE = b"\xef\xbb\xbf \t\r\n"
+_BODY, _PAGE = b"{[", b"<"
+_OF_EVENTS = (b":", b"data", b"event", b"id", b"retry", b"error")
+
+
+class ChatReader:
+    """One reply while it is read.
+
+    Whether it is a stream of events, one JSON body or a page of HTML is seen in its first byte, for content types lie
+    and gateways stream, or do not, against what was asked. `done` is true when nothing more can come that counts.
+    """
+
+    def __init__(self, request_id: str = "") -> None:
+        self.done = False
+        self._decoder = ChatDecoder(request_id)
+        self._events = SseDecoder()
+        self._head = b""  # how it begins, while nothing has been heard
+        self._body: list[bytes] | None = None
+        self._size_bytes = 0
+        self._heard = False
+
+    def feed(self, chunk: bytes) -> Iterator[Delta]:
+        """The deltas that these bytes bring. Raises ModelError, after what was well before it."""
+        if self._body is not None:
+            self._keep(chunk)
+        elif self._heard:
+            yield from self._stream(chunk)
+        else:
+            yield from self._begin(chunk)
+
+    def end(self) -> Iterator[Delta]:
+        """The deltas that were still to come, now that all bytes are here."""
+        if self._body is not None:
+            yield from self._whole(b"".join(self._body))
+            return
+        for event in self._events.end():
+            yield from self._last(event)
+        if not self._heard and self._head.strip(_BEFORE) and not self._head.strip(_BEFORE).startswith(_OF_EVENTS):
+            raise ModelError(Fault(FaultKind.MALFORMED, f"the reply is no event stream: {_shown(self._head)}"))
+
+    def _begin(self, chunk: bytes) -> Iterator[Delta]:
+        known = bool(self._head.lstrip(_BEFORE))
+        if not known or len(self._head) < SHOWN_CHARS:
+            self._head += chunk
+        first = self._head.lstrip(_BEFORE)[:1]
+        if known:
+            yield from self._stream(chunk)
+        elif first and first in _BODY + _PAGE:
+            self._body = []
+            self._keep(self._head)
+        elif first:
+            yield from self._stream(self._head)
+
+    def _keep(self, chunk: bytes) -> None:
+        self._size_bytes += len(chunk)
+        if self._size_bytes > MAX_BODY_BYTES or self._body is None:
+            raise ModelError(Fault(FaultKind.MALFORMED, f"the reply is longer than {MAX_BODY_BYTES} bytes"))
+        self._body.append(chunk)
+
+    def _stream(self, chunk: bytes) -> Iterator[Delta]:
+        try:
+            events = self._events.feed(chunk)
+        except EventTooLarge as error:
+            raise ModelError(Fault(FaultKind.MALFORMED, str(error))) from error
+        for event in events:
+            if self.done:
+                return
+            self._heard = True
+            yield from self._decoder.event(*event)
+            self.done = event.data == DONE
+
+    def _last(self, event: SseEvent) -> Iterator[Delta]:
+        """An event that only the end of the body completed; one that is cut off is none."""
+        if self.done:
+            return
+        self._heard = True
+        try:
+            yield from self._decoder.event(*event)
+        except ModelError as error:
+            if not (self._events.cut and error.fault.kind is FaultKind.MALFORMED):
+                raise
+
+    def _whole(self, body: bytes) -> Iterator[Delta]:
+        text = body.strip(_BEFORE).decode("utf-8", "replace")
+        try:
+            value = parsed(text)
+        except ValueError:
+            what = said_in(text).message
+            raise ModelError(
+                Fault(FaultKind.MALFORMED, f"the reply is not JSON: {short(what)[:SHOWN_CHARS]}")
+            ) from None
+        yield from self._decoder.whole(value)
+
+
+def _shown(head: bytes) -> str:
+    return short(head.decode("utf-8", "replace"))[:SHOWN_CHARS]
