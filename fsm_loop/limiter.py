@@ -45,14 +45,15 @@ class SlidingWindow:
         return self._wait_s(slots[0], at)
 
     def _current(self, provider: str, at: float) -> deque[float]:
-        """The slots of this provider that still count."""
+        """The slots of this provider, oldest first, less one that the window has passed over."""
         if provider not in self._slots_of:
             self._forget_idle(at)
         slots = self._slots_of.setdefault(provider, deque())
         if slots and slots[-1] - at > self._window_s:
             # No monotonic clock goes back so far: it is another. What was reserved counts as reserved now.
             slots = self._slots_of[provider] = deque([at] * len(slots))
-        while slots and self._passed(slots[0], at):
+        # One is enough: each that is granted takes one place, so the slots are never more than the rate.
+        if slots and self._passed(slots[0], at):
             slots.popleft()
         return slots
 

@@ -201,6 +201,16 @@ def test_rounding_never_costs_a_second_refusal(at, margin_s):
     assert ask(limiter, at + wait_s) == 0.0
 
 
+def test_a_wait_is_lengthened_by_what_its_own_size_allows():
+    """Near a clock's zero a step of the clock is too small to lengthen a wait, and still the wait is long enough."""
+    limiter, at = SlidingWindow(1, 0.0, 0.3), -0.14471262003119378
+    ask(limiter, -0.1449262587525725)
+    wait_s = ask(limiter, at)
+
+    assert wait_s == math.nextafter(0.29978636127862124, 1)
+    assert ask(limiter, at + wait_s) == 0.0
+
+
 @given(RATES, st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=40))
 def test_a_wait_is_bounded_though_the_clock_jumps(rate, shown):
     """Even with a clock that leaps to and fro, nobody is told to wait for more than two windows and the margin."""

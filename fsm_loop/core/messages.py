@@ -152,8 +152,8 @@ NO_REPLY = Reply()
 
 
 # Where JSON stops, the tail of a number, the start of a literal or half an escape may stand.
-_UNFINISHED_NUMBER = re.compile(r"-|[.]|[.]?[0-9]*[eE][+-]?")
-_UNFINISHED_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{0,3}\Z")
+_UNFINISHED_NUMBER = re.compile(r"[.]|[eE][+-]?")
+_UNFINISHED_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{0,4}\Z")
 _LITERALS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
 
 
@@ -179,7 +179,9 @@ def _stops_at_the_end(error: json.JSONDecodeError) -> bool:
         return True
     if "escape" in error.msg:
         return _UNFINISHED_ESCAPE.search(error.doc) is not None
-    return any(each.startswith(rest) for each in _LITERALS) or _UNFINISHED_NUMBER.fullmatch(rest) is not None
+    if error.msg == "Expecting value":
+        return any(each.startswith(rest) for each in _LITERALS)
+    return error.doc[error.pos - 1].isdigit() and _UNFINISHED_NUMBER.fullmatch(rest) is not None
 
 
 def arguments_of(call: ToolCall) -> dict[str, Any] | None:
@@ -211,7 +213,7 @@ def cleaned(message: Message) -> Message:
             fresh = UserMessage(clean(content) if isinstance(content, str) else _clean_parts(content))
         case AssistantMessage(text, calls, reasoning, replay):
             fresh = AssistantMessage(clean(text), tuple(map(_clean_call, calls)), clean(reasoning), replay)
-        case ToolMessage():
+        case _:
             fresh = ToolMessage(clean(message.call_id), clean(message.text), message.status)
     return message if fresh == message else fresh
 

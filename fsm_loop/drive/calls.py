@@ -143,5 +143,7 @@ def _kind_of(reading: Reading, request: Request, fault: Fault) -> type[Event]:
         return ModelFailed
     if reading.fault is fault:
         return StreamStalled
+    if fault.kind is FaultKind.MALFORMED:
+        return ModelFailed  # what cannot be read is not gone on from, however far it came
     broke_off = fault.kind in (FaultKind.DROPPED, FaultKind.INCOMPLETE) or (reading.began and fault.retryable)
     return StreamDropped if broke_off else ModelFailed

@@ -77,6 +77,7 @@ class Outbox:
         """No more notes will come."""
         self._closed = True
         self._arrived.set()
+        self._taken.set()
 
     @property
     def full(self) -> bool:

@@ -73,13 +73,20 @@ class VirtualClock:
 
     async def drive(self, main: Callable[[], Awaitable[T]]) -> T:
         """Run *main* with time passing whenever everything waits."""
+        results: list[T] = []
+        raised: list[BaseException] = []  # carried out of the group, so that it stays one exception
         async with anyio.create_task_group() as group:
             group.start_soon(self._jump_when_idle)
             try:
-                result = await main()
-            finally:
-                group.cancel_scope.cancel()
-        return result
+                results.append(await main())
+            except anyio.get_cancelled_exc_class():
+                raise
+            except BaseException as error:  # noqa: BLE001  # see above
+                raised.append(error)
+            group.cancel_scope.cancel()
+        if raised:
+            raise raised[0]
+        return results[0]
 
     def run(self, main: Callable[[], Awaitable[T]], backend: str = "asyncio") -> T:
         """Run *main* in an event loop of its own, on *backend*."""
@@ -99,5 +106,5 @@ async def _all_others_blocked() -> None:
     loop: Any = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(0)
-        if not loop._ready:  # noqa: SLF001  # asyncio has no other word for it, and tasks alone do not tell: a callback may be due
+        if not loop._ready:  # noqa: SLF001  # tasks alone do not tell: a callback may be due
             return

@@ -30,7 +30,16 @@ from fsm_loop.core.events import (
     ToolReturned,
 )
 from fsm_loop.core.faults import Fault, FaultKind
-from fsm_loop.core.messages import NO_REPLY, AssistantMessage, Finish, Reply, ToolCall, ToolMessage, ToolStatus, UserMessage
+from fsm_loop.core.messages import (
+    NO_REPLY,
+    AssistantMessage,
+    Finish,
+    Reply,
+    ToolCall,
+    ToolMessage,
+    ToolStatus,
+    UserMessage,
+)
 from fsm_loop.core.record import Record
 
 CONFIG = LoopConfig()

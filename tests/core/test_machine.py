@@ -167,7 +167,9 @@ def test_a_word_of_the_user_spends_nothing():
 
 def test_another_provider_costs_a_hop_and_nothing_else():
     """Whatever leads to another provider spends fallbacks."""
-    assert {c.fallbacks} == {row.spends for row in PAGE.rows if row.to is State.FALLBACK and issubclass(row.on, PortEvent)}
+    assert {c.fallbacks} == {
+        row.spends for row in PAGE.rows if row.to is State.FALLBACK and issubclass(row.on, PortEvent)
+    }
 
 
 def test_grace_is_entered_for_its_call():
@@ -220,7 +222,9 @@ def test_the_loops_come_apart_in_the_order_of_the_ranks():
 def test_a_loop_that_is_not_counted_is_found():
     """The certificate is no formality: a page that retries for nothing leaves a loop."""
     free = tuple(evolve(each, spends=None) if each.spends is c.requests else each for each in TABLE)
-    page = unchecked(tuple(evolve(each, spends=None, brings=()) if each.spends is c.api_retries else each for each in free))
+    page = unchecked(
+        tuple(evolve(each, spends=None, brings=()) if each.spends is c.api_retries else each for each in free)
+    )
     edges = [edge for edge in graph.edges_of(page, asks()) if not graph.is_a_word(edge.row)]
 
     uncounted = {edge.row.name for layer in graph.certificate(page, edges) for edge in layer.left}
@@ -283,7 +287,14 @@ def unchecked(lines: tuple[Line, ...]) -> Page:
     """The page with other lines, as no rule lets it be made."""
     page = Page.__new__(Page)
     rows = tuple(row for each in lines for row in each.rows())
-    facts = {"states": tuple(State), "start": PAGE.start, "done": PAGE.done, "lines": lines, "counters": COUNTERS, "rows": rows}
+    facts = {
+        "states": tuple(State),
+        "start": PAGE.start,
+        "done": PAGE.done,
+        "lines": lines,
+        "counters": COUNTERS,
+        "rows": rows,
+    }
     for name, value in facts.items():
         object.__setattr__(page, name, value)
     return page

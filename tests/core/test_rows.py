@@ -385,7 +385,9 @@ IN_THEIR_OWN_WAY = {"counts", "missed"}  # told by what moved, and by the end
 
 def cases():
     """Every example in every state that its line begins in."""
-    return [pytest.param(state, name, example, id=f"{number}-{name}") for number, (state, name, example) in enumerate(CASES)]
+    return [
+        pytest.param(state, name, example, id=f"{number}-{name}") for number, (state, name, example) in enumerate(CASES)
+    ]
 
 
 def differences(before: Record, after: Record) -> dict[str, Any]:

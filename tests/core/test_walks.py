@@ -25,6 +25,7 @@ CAPS = tuple(each for each in COUNTED if isinstance(each.cap, str))
 KINDS = tuple(FaultKind)
 REPAIRABLE = tuple(each for each in FaultKind if each.repair)
 OUTAGES = tuple(each for each in FaultKind if each.outage)
+UNREADY = (FaultKind.NOT_READY, FaultKind.CONNECT_FAILED)
 STOPS = (Finish.STOP, Finish.TOOL_CALLS, Finish.LENGTH, Finish.PAUSED, Finish.REFUSED)
 STOP_WEIGHTS = (3, 5, 3, 2, 2)
 CALLS = ((), (), (), ("valid",), ("valid", "bad"), ("valid", "valid", "valid"), ("bad",), ("cut",), ("valid", "cut"))
@@ -42,7 +43,11 @@ WAYS = {
     State.BACKOFF: (("grant",), ("fail", FaultKind.OVERLOADED, None, None)),
     State.REPAIRING: (("grant",), ("fail", FaultKind.BAD_UNICODE, None, None)),
     State.FALLBACK: (("grant",), ("reply", Finish.REFUSED, ())),
-    State.RECOVERING: (("grant",), ("fail", FaultKind.OVERLOADED, 601.0, None), ("provider_failed", FaultKind.CONNECT_FAILED)),
+    State.RECOVERING: (
+        ("grant",),
+        ("fail", FaultKind.OVERLOADED, 601.0, None),
+        ("provider_failed", FaultKind.CONNECT_FAILED),
+    ),
     State.GRACE: (("grant",),),
     State.DONE: (("interrupt",),),
 }
@@ -82,8 +87,18 @@ def do(world: World, move: str, facts: list) -> None:
         getattr(world, move)(*facts)
 
 
-LIMITS = st.fixed_dictionaries({each.cap: st.integers(0, 1 if each.cap == "grace_calls" else 3) for each in CAPS if each.cap != "max_requests"} | {"max_requests": st.integers(0, 9)})
-MEASURES = st.fixed_dictionaries({}, optional={"tokens": st.integers(0, 90), "cost": st.sampled_from([0.0, 0.03]), "turn_seconds": st.sampled_from([0.0, 30.0])})
+LIMITS = st.fixed_dictionaries(
+    {each.cap: st.integers(0, 1 if each.cap == "grace_calls" else 3) for each in CAPS if each.cap != "max_requests"}
+    | {"max_requests": st.integers(0, 9)}
+)
+MEASURES = st.fixed_dictionaries(
+    {},
+    optional={
+        "tokens": st.integers(0, 90),
+        "cost": st.sampled_from([0.0, 0.03]),
+        "turn_seconds": st.sampled_from([0.0, 30.0]),
+    },
+)
 NEAR = st.fixed_dictionaries({each.name: st.integers(0, 2) for each in COUNTERS})
 
 
@@ -161,7 +176,7 @@ class Walk(RuleBasedStateMachine):
     def provider_ready(self): self.world.provider_ready()
 
     @precondition(lambda self: self.world.may("provider_failed"))
-    @rule(kind=st.sampled_from([FaultKind.NOT_READY, FaultKind.CONNECT_FAILED]))
+    @rule(kind=st.sampled_from(UNREADY))
     def provider_failed(self, kind): self.world.provider_failed(kind)
 
     @rule(seconds=st.sampled_from([0.5, 10.0]))
@@ -235,47 +250,45 @@ TestWalk.settings = settings(max_examples=max(250, settings.default.max_examples
 # ---------------------------------------------------------------- walks that are cheaper, and many
 
 
+# What happens how often; words and late answers less often than what was asked for.
+OFTEN = {
+    "start": 1, "grant": 12, "refuse_slot": 2, "sign_of_life": 6, "show": 3, "begin_call": 2, "reply": 4, "fail": 5, "drop": 3,
+    "stall": 3, "judge": 9, "tool_back": 9, "tool_back_twice": 1, "timer": 9, "repaired": 9, "provider_ready": 6,
+    "provider_failed": 3, "time_passes": 1, "interrupt": 0.3, "steer": 1, "rebuild": 1, "late": 0.5,
+}  # fmt: skip
+# And what it brings, as chance has it.
+FACTS = {
+    "refuse_slot": lambda dice: {"wait_s": dice.choice([1.0, 601.0])},
+    "show": lambda dice: {"kind": dice.choice(SHOWN)},
+    "reply": lambda dice: {
+        "stop": dice.choices(STOPS, STOP_WEIGHTS)[0], "calls": dice.choice(CALLS), "text": dice.random() < 0.5, "reasoning": dice.random() < 0.5,
+    },
+    "fail": lambda dice: {"kind": dice.choice(dice.choice([KINDS, OUTAGES, REPAIRABLE])), "wait_s": dice.choice(WAITS), "retry": dice.choice(RETRY)},
+    "tool_back": lambda dice: {"which": dice.randrange(3), "stop": dice.random() < 0.1},
+    "time_passes": lambda dice: {"seconds": dice.choice([0.5, 10.0])},
+    "repaired": lambda dice: {"changed": dice.random() < 0.5},
+    "provider_failed": lambda dice: {"kind": dice.choice(UNREADY)},
+    "steer": lambda dice: {"now": dice.random() < 0.5},
+    "late": lambda dice: {"behind": dice.choice([1, 2, -1]), "kind": dice.choice(LATE)},
+}  # fmt: skip
+
+
 def any_move(world: World, dice: Random) -> None:
-    """Something that can happen, happens; words and late answers less often than what was asked for."""
-    moves = {
-        "start": 1, "grant": 12, "refuse_slot": 2, "sign_of_life": 6, "show": 3, "begin_call": 2, "reply": 4, "fail": 5, "drop": 3,
-        "stall": 3, "judge": 9, "tool_back": 9, "tool_back_twice": 1, "timer": 9, "repaired": 9, "provider_ready": 6,
-        "provider_failed": 3, "time_passes": 1, "interrupt": 0.3, "steer": 1, "rebuild": 1, "late": 0.5,
-    }  # fmt: skip
-    possible = [move for move in moves if world.may(move)]
-    (move,) = dice.choices(possible, [moves[each] for each in possible])
-    pick = dice.choice
-    match move:
-        case "refuse_slot":
-            world.refuse_slot(pick([1.0, 601.0]))
-        case "show":
-            world.show(pick(SHOWN))
-        case "reply":
-            (stop,) = dice.choices(STOPS, STOP_WEIGHTS)
-            world.reply(stop, pick(CALLS), text=pick([True, False]), reasoning=pick([True, False]))
-        case "fail":
-            kind = pick([pick(KINDS), pick(OUTAGES), pick(REPAIRABLE)])
-            world.fail(kind, pick(WAITS), pick(RETRY))
-        case "tool_back":
-            world.tool_back(dice.randrange(3), stop=dice.random() < 0.1)
-        case "time_passes":
-            world.time_passes(pick([0.5, 10.0]))
-        case "repaired":
-            world.repaired(changed=pick([True, False]))
-        case "provider_failed":
-            world.provider_failed(pick([FaultKind.NOT_READY, FaultKind.CONNECT_FAILED]))
-        case "steer":
-            world.steer(now=pick([True, False]))
-        case "late":
-            world.late(pick([1, 2, -1]), pick(LATE))
-        case _:
-            getattr(world, move)()
+    """Something that can happen, happens."""
+    possible = [move for move in OFTEN if world.may(move)]
+    (move,) = dice.choices(possible, [OFTEN[each] for each in possible])
+    facts = FACTS[move](dice) if move in FACTS else {}
+    getattr(world, move)(**facts)
 
 
 def walk(dice: Random, state: State, steps: int = 60) -> World:
     """One turn from *state*, however it goes."""
-    caps = {each.cap: dice.randint(0, 1 if each.cap == "grace_calls" else 4) for each in CAPS} | {"max_requests": dice.choice([0, 3, 30])}
-    measures = {name: value for name, value in (("tokens", 90), ("cost", 0.05), ("turn_seconds", 100.0)) if dice.random() < 0.1}
+    caps = {each.cap: dice.randint(0, 1 if each.cap == "grace_calls" else 4) for each in CAPS} | {
+        "max_requests": dice.choice([0, 3, 30])
+    }
+    measures = {
+        name: value for name, value in (("tokens", 90), ("cost", 0.05), ("turn_seconds", 100.0)) if dice.random() < 0.1
+    }
     world = World(small(caps, **measures), dice.randint(0, 2))
     near = dice.choice([(0, 1), (0, 9, 9), (9,)])
     begin(world, state, {each.name: dice.choice(near) for each in COUNTERS})
@@ -294,7 +307,7 @@ def test_long_walks_fire_almost_every_row():
     Chance leaves a row or two out; that each row is read by somebody is what test_rows.py is for.
     """
     dice, fired = Random(SEED), set()
-    for number in range(4000):
+    for number in range(3000):
         world = walk(dice, tuple(State)[number % len(State)])
         world.replay()
         fired |= world.rows

@@ -7,8 +7,6 @@ the invariants, by name; each asks the last decision, and all that was seen befo
 
 from __future__ import annotations
 
-from attrs import evolve
-
 from fsm_loop.config import LoopConfig
 from fsm_loop.core import counters as c
 from fsm_loop.core.counters import COUNTERS
@@ -51,7 +49,6 @@ from fsm_loop.core.events import (
 from fsm_loop.core.faults import Fault, FaultKind, RepairKind
 from fsm_loop.core.machine import ASKING, State
 from fsm_loop.core.messages import (
-    NO_REPLY,
     AssistantMessage,
     Message,
     Reply,
@@ -146,7 +143,9 @@ class World:
         self.journal.append(event)
         self.decisions.append(decision)
         self.turn = decision.turn
-        self.paid += sum(each.after > each.before for each in decision.moved if each.counter in {r.name for r in REASONS})
+        self.paid += sum(
+            each.after > each.before for each in decision.moved if each.counter in {r.name for r in REASONS}
+        )
         if isinstance(event, RequestRepaired) and event.changed and event.said == ():
             self.stored += words_of(before.record.said)
         for effect in decision.effects:
@@ -311,35 +310,10 @@ class World:
     # ------------------------------------------------------------ what may happen now
 
     def may(self, move: str) -> bool:
-        """Whether this can happen now: what answers something, only where it was asked for."""
-        waits = self.waits
-        match move:
-            case "start":
-                return self.state is State.READY
-            case "grant" | "refuse_slot":
-                return isinstance(waits, ReserveSlot)
-            case "sign_of_life":
-                return self.calling and not self.began
-            case "show" | "begin_call":
-                return self.calling
-            case "reply" | "fail" | "drop" | "stall":
-                return self.calling
-            case "judge":
-                return isinstance(waits, JudgeCut)
-            case "tool_back":
-                return bool(self.running)
-            case "tool_back_twice":
-                return self.state is State.TOOL_EXEC
-            case "timer":
-                return isinstance(waits, SetTimer)
-            case "repaired":
-                return isinstance(waits, Repair)
-            case "provider_ready" | "provider_failed":
-                return isinstance(waits, SwitchProvider)
-            case "late":
-                return self.state is not State.READY
-            case _:  # words, and time
-                return True
+        """Whether this can happen now: what answers something, only where it was asked for; words and time, always."""
+        if move in ANSWERS:
+            return isinstance(self.waits, ANSWERS[move]) and not (move == "sign_of_life" and self.began)
+        return {"start": self.state is State.READY, "late": self.state is not State.READY}.get(move, True)
 
     # ------------------------------------------------------------ what must hold
 
@@ -427,7 +401,11 @@ class World:
         last = self.last
         if last is None or last.late:
             return
-        up = {each.counter for each in last.moved if each.after > each.before and each.counter in {x.name for x in COUNTED}}
+        up = {
+            each.counter
+            for each in last.moved
+            if each.after > each.before and each.counter in {x.name for x in COUNTED}
+        }
         if isinstance(last.event, SteerGiven | InterruptAsked):
             assert set() == up
         if last.turn.state is State.FALLBACK and isinstance(last.event, PortEvent):
@@ -458,7 +436,11 @@ class World:
         if last is None or end is None or last.before is State.DONE:
             return
         event, interrupted = last.event, isinstance(last.event, InterruptAsked)
-        whole = isinstance(event, ModelReplied) and last.before in ASKING and event.reply.finish in (Stop.STOP, Stop.TOOL_CALLS)
+        whole = (
+            isinstance(event, ModelReplied)
+            and last.before in ASKING
+            and event.reply.finish in (Stop.STOP, Stop.TOOL_CALLS)
+        )
         if end.outcome == "completed":
             assert whole
             assert event.reply.text.strip()
@@ -513,35 +495,13 @@ class World:
                 self.tool_back(0, stop=False)
 
     def _answer_call(self, policy: str) -> None:
-        match policy:
-            case "tools":
-                self.reply(Stop.TOOL_CALLS, ("valid", "bad"), text=True, reasoning=False)
-            case "bad tools":
-                self.reply(Stop.TOOL_CALLS, ("bad",), text=False, reasoning=False)
-            case "cut":
-                self.reply(Stop.LENGTH, (), text=True, reasoning=False)
-            case "cut call":
-                self.reply(Stop.TOOL_CALLS, ("cut",), text=True, reasoning=False)
-            case "thought":
-                self.reply(Stop.LENGTH, (), text=False, reasoning=True)
-            case "nothing":
-                self.reply(Stop.STOP, (), text=False, reasoning=False)
-            case "paused":
-                self.reply(Stop.PAUSED, (), text=True, reasoning=False)
-            case "refused":
-                self.reply(Stop.REFUSED, (), text=True, reasoning=False)
-            case "drop":
-                self.drop()
-            case "stall":
-                self.stall()
-            case "no repair":
-                self.fail(FaultKind.CONTEXT_TOO_LONG, None, None)
-            case "repair":
-                self.fail(FaultKind.BAD_UNICODE, None, None)
-            case "answer":
-                self.reply(Stop.STOP, (), text=True, reasoning=False)
-            case _:
-                self.fail(FaultKind.OVERLOADED, None, None)
+        if policy in ("drop", "stall"):
+            getattr(self, policy)()
+        elif policy in REPLIES:
+            stop, calls, text, reasoning = REPLIES[policy]
+            self.reply(stop, calls, text=text, reasoning=reasoning)
+        else:
+            self.fail(FAULTS.get(policy, FaultKind.OVERLOADED), None, None)
 
     def check(self) -> None:
         """All that must hold, but the replay, which is asked at the end."""
@@ -549,10 +509,29 @@ class World:
             getattr(self, name)()
 
 
-POLICIES = (
-    "tools", "bad tools", "cut", "cut call", "thought", "nothing", "paused", "refused", "drop", "stall", "outage",
-    "no repair", "repair", "no slot", "no provider", "answer",
-)  # fmt: skip
+# What each move answers; the others are words, or time.
+ANSWERS = {
+    **dict.fromkeys(("grant", "refuse_slot"), ReserveSlot),
+    **dict.fromkeys(("sign_of_life", "show", "begin_call", "reply", "fail", "drop", "stall"), CallModel),
+    **dict.fromkeys(("tool_back", "tool_back_twice"), RunTool),
+    **dict.fromkeys(("provider_ready", "provider_failed"), SwitchProvider),
+    "judge": JudgeCut,
+    "timer": SetTimer,
+    "repaired": Repair,
+}
+REPLIES = {
+    "tools": (Stop.TOOL_CALLS, ("valid", "bad"), True, False),
+    "bad tools": (Stop.TOOL_CALLS, ("bad",), False, False),
+    "cut": (Stop.LENGTH, (), True, False),
+    "cut call": (Stop.TOOL_CALLS, ("cut",), True, False),
+    "thought": (Stop.LENGTH, (), False, True),
+    "nothing": (Stop.STOP, (), False, False),
+    "paused": (Stop.PAUSED, (), True, False),
+    "refused": (Stop.REFUSED, (), True, False),
+    "answer": (Stop.STOP, (), True, False),
+}
+FAULTS = {"no repair": FaultKind.CONTEXT_TOO_LONG, "repair": FaultKind.BAD_UNICODE}
+POLICIES = (*REPLIES, *FAULTS, "drop", "stall", "outage", "no slot", "no provider")
 PROMISES = (
     "terminates", "one_grace", "one_grace_when_spent", "bounded", "interrupt_wins", "tools_whole", "paired", "shown_once",
     "one_writer", "steer_kept", "own_counters", "named_end", "honest",
@@ -581,6 +560,3 @@ def unpaired(messages: tuple[Message, ...]) -> list[Message]:
             wrong.extend([message] if owed else [])
             owed = [call.id for call in message.tool_calls] if isinstance(message, AssistantMessage) else []
     return wrong + [AssistantMessage(f"{call} has no result") for call in owed]
-
-
-NOTHING_YET = evolve(NO_REPLY)

@@ -108,7 +108,7 @@ def drive(
     given = dict(ports or {})
     loop = Loop(
         model=chain[0], fallbacks=chain[1:], tools=tools, config=LoopConfig(**settings), clock=clock,
-        chance=SeededChance(seed), watchers=[recorder, *given.pop("watchers", ())], **given,
+        chance=given.pop("chance", None) or SeededChance(seed), watchers=[recorder, *given.pop("watchers", ())], **given,
     )  # fmt: skip
 
     async def main():
