@@ -6,8 +6,8 @@
 # Both set everything up first, in .venv, and only once.
 
 PYTHON     ?= python3
-PROMPT     ?= Why is the sky blue?
-MAX_TOKENS ?= 40
+PROMPT     ?= In one sentence, what is a finite-state machine?
+MAX_TOKENS ?= 16
 # Two workers and not one per core: the real server of some tests wants a core for itself.
 PYTEST     ?= -n 2 --dist loadscope
 
@@ -69,7 +69,7 @@ export-check: setup
 	$(BIN)/fsm-loop export --check
 
 bench: setup  ## measure; not part of test
-	$(BIN)/python -m pytest bench --override-ini python_files='bench_*.py' --benchmark-only
+	$(BIN)/python -m pytest bench --override-ini python_files='bench_*.py' --benchmark-only --capture=no
 
 clean:  ## remove all that make made
 	rm -rf $(VENV) build dist htmlcov .benchmarks .coverage .coverage.* .hypothesis

@@ -117,5 +117,9 @@ def test_import(benchmark):
     ours = [_import_s("fsm_loop") for _ in range(9)]
     floor = [_import_s("transitions, attrs, anyio, structlog") for _ in range(9)]
     benchmark.pedantic(lambda: None, rounds=1)
-    facts = {"ours_ms": min(ours) * 1e3, "its_libraries_ms": min(floor) * 1e3, "median_ms": statistics.median(ours) * 1e3}
+    facts = {
+        "ours_ms": min(ours) * 1e3,
+        "its_libraries_ms": min(floor) * 1e3,
+        "median_ms": statistics.median(ours) * 1e3,
+    }
     print(f"\nimport: {json.dumps({name: round(value, 1) for name, value in facts.items()})}")

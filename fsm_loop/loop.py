@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Self
 
 import anyio
 import sniffio
@@ -21,7 +21,7 @@ from fsm_loop.drive.notes import Note, Outbox
 from fsm_loop.drive.result import TurnResult
 from fsm_loop.errors import FsmLoopError, TurnEnded
 from fsm_loop.limiter import SlidingWindow
-from fsm_loop.ports import Chance, Clock, Compactor, Limiter, Model, Tools, Watcher
+from fsm_loop.ports import Chance, Clock, Closes, Compactor, Limiter, Model, Tools, Watcher
 from fsm_loop.tools.functions import FunctionTools
 
 
@@ -132,15 +132,32 @@ class Loop:
         try:
             library = sniffio.current_async_library()
         except sniffio.AsyncLibraryNotFoundError:
-            return anyio.run(self.run, prompt)
+            return anyio.run(self._run_and_close, prompt)
         msg = f"run_sync was called inside {library}; await loop.run(...) there"
         raise FsmLoopError(msg)
+
+    async def aclose(self) -> None:
+        """Close the connections of the models; a loop that is asked again opens new ones."""
+        for model in self._ports.models:
+            if isinstance(model, Closes):
+                await model.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def _run_and_close(self, prompt: Prompt) -> TurnResult:
+        async with self:
+            return await self.run(prompt)
 
     @asynccontextmanager
     async def stream(self, prompt: Prompt) -> AsyncIterator[RunningTurn]:
         """One turn that is followed while it runs; whoever leaves before its end interrupts it."""
         messages, outbox = self._messages(prompt), Outbox()
         driver = self._driver(outbox)
+        driver.begin(messages)
         left: list[BaseException] = []  # carried out of the group, so that each stays one exception
         async with anyio.create_task_group() as group:
 
@@ -153,7 +170,6 @@ class Loop:
                     left.append(error)
                     group.cancel_scope.cancel()
 
-            driver.begin(messages)
             group.start_soon(carry)
             try:
                 yield RunningTurn(driver, outbox)

@@ -99,6 +99,16 @@ class Model(Protocol):
 
 
 @runtime_checkable
+class Streams(Protocol):
+    """A model that says whether it is to be asked for a stream; one that does not say so is."""
+
+    @property
+    def streams(self) -> bool:
+        """Whether its replies are streamed; if not, each comes in one body."""
+        ...
+
+
+@runtime_checkable
 class Refreshes(Protocol):
     """A model whose credential can be refreshed."""
 
@@ -113,6 +123,15 @@ class Readies(Protocol):
 
     async def ready(self) -> None:
         """Make it ready; raises ModelError where it cannot be."""
+        ...
+
+
+@runtime_checkable
+class Closes(Protocol):
+    """A model that holds connections."""
+
+    async def aclose(self) -> None:
+        """Close them; a model that is asked again opens new ones."""
         ...
 
 

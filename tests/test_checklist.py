@@ -80,7 +80,7 @@ def test_item_3_each_retry_of_a_cut_tool_call_has_a_larger_output_limit():
 
     assert [1000, 2000, 4000, 8000] == limits
     assert 1 == len({request.messages for request in driven.requests})
-    assert ("partial", ("boosts", 3, 3)) == (driven.result.outcome, _spent(driven))
+    assert ("failed", ("boosts", 3, 3)) == (driven.result.outcome, _spent(driven))
 
 
 def test_item_3_no_cut_call_is_asked_for_again_without_more_room():
@@ -89,7 +89,7 @@ def test_item_3_no_cut_call_is_asked_for_again_without_more_room():
     driven = drive(lambda _: cut, tools=[look], max_output_tokens=1000, output_ceiling_tokens=2000)
 
     assert [1000, 2000] == [request.output_limit for request in driven.requests]
-    assert "partial" == driven.result.outcome
+    assert ("failed", FaultKind.CUT) == (driven.result.outcome, driven.result.fault.kind)
 
 
 # ---------------------------------------------------------------- 4. no jitter

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 import attrs
 
@@ -22,17 +21,7 @@ from fsm_loop.config import LoopConfig
 from fsm_loop.drive.notes import Finished
 from fsm_loop.drive.result import TurnResult
 from fsm_loop.loop import Loop
-from fsm_loop.ports import Model
 from fsm_loop.tools.functions import FunctionTools
-
-
-@runtime_checkable
-class Closes(Protocol):
-    """A model that has connections of this event loop."""
-
-    async def aclose(self) -> None:
-        """Close them."""
-        ...
 
 
 def run_turn(options: RunOptions) -> int:
@@ -41,8 +30,9 @@ def run_turn(options: RunOptions) -> int:
         try:
             status = _run(options, out, leaving)
         except KeyboardInterrupt:
-            _no_turn(out, "interrupted", "The turn was interrupted before it began.")
-            raise
+            why = "the turn was interrupted before it began"
+            _no_turn(out, "interrupted", why)
+            raise Stop(why, Status.INTERRUPTED) from None
         except BrokenPipeError:
             raise
         except Exception as error:
@@ -71,12 +61,12 @@ def _run(options: RunOptions, out: Outlet, leaving: Leaving) -> int:
             system=options.system,
             watchers=[] if trail is None else [trail],
         )
-        status = asyncio.run(_follow(loop, prompt, out, leaving, models))
+        status = asyncio.run(_follow(loop, prompt, out, leaving))
         leaving.closed()
         return status
 
 
-async def _follow(loop: Loop, prompt: str, out: Outlet, leaving: Leaving, models: tuple[Model, ...]) -> int:
+async def _follow(loop: Loop, prompt: str, out: Outlet, leaving: Leaving) -> int:
     """Show the turn while it runs, and tell its end at once."""
     status = Status.FAILED
     with view_on(out) as view:
@@ -89,9 +79,7 @@ async def _follow(loop: Loop, prompt: str, out: Outlet, leaving: Leaving, models
                     view.close()
                     _tell(note.result, out)
                     leaving.told(status)
-    for model in models:
-        if isinstance(model, Closes):
-            await model.aclose()
+    await loop.aclose()
     return status
 
 

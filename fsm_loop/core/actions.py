@@ -12,6 +12,7 @@ from attrs import evolve
 
 from fsm_loop.core import counters
 from fsm_loop.core.conversation import (
+    CALL_AGAIN,
     GO_ON,
     GO_ON_AFTER_DROP,
     GO_ON_AFTER_LOST_CALL,
@@ -84,6 +85,11 @@ def reconnect(record: Record, event: CallFailed) -> Did:
     """The same request is sent again at once, on a fresh connection."""
     marker = (Say(Reconnecting(event.fault.sentence)),) if event.partial.text else ()
     return _ask(record, *_withdrawal(event.partial), *marker)
+
+
+def ask_for_call(record: Record, event: CallFailed) -> Did:
+    """The model is asked to call its tool again: the call that it wrote could not be read."""
+    return _ask(record.but(nudge=CALL_AGAIN), *_withdrawal(event.partial))
 
 
 def back_off(record: Record, event: CallFailed) -> Did:
@@ -181,7 +187,7 @@ def think_less(record: Record, event: CutJudged) -> Did:
 def resume_paused(record: Record, event: ModelReplied) -> Did:
     """The paused words go back unchanged, and the model goes on."""
     lead = record.answer + event.reply.text
-    return _ask(said(record, event.reply).but(lead=lead, nudge=""))
+    return _ask(said(record, event.reply, "not run: the reply was paused").but(lead=lead, nudge=""))
 
 
 def run_tools(record: Record, event: ModelReplied) -> Did:
@@ -231,12 +237,12 @@ def ask_now(record: Record, event: SteerGiven) -> Did:
     """The call in flight is abandoned, its words are kept as far as they came, and the model is asked anew."""
     words = Reply(text=event.partial.text)
     fresh = said(record, words) if record.pieces or words.text else record
-    return _ask(fresh.but(lead="", nudge=""), Abandon(record.attempt))
+    return _ask(fresh.but(lead="", nudge="", usage=record.usage + event.partial.usage), Abandon(record.attempt))
 
 
 def rebuild(record: Record, event: RebuildAsked) -> Did:
     """What is in flight is abandoned and asked again, with the new messages before this turn's own."""
-    fresh = record.but(prompt=event.messages)
+    fresh = record.but(prompt=event.messages, usage=record.usage + event.partial.usage)
     return _ask(fresh, Abandon(record.attempt), *_withdrawal(event.partial))
 
 

@@ -7,7 +7,9 @@ from fsm_loop.core.messages import (
     NO_REPLY,
     AssistantMessage,
     Message,
+    Part,
     Reply,
+    TextPart,
     ToolCall,
     ToolMessage,
     ToolStatus,
@@ -27,29 +29,58 @@ GO_ON_SMALLER = (
     "Your answer was cut at the output limit in the middle of a tool call, and the call was not run. "
     "Go on where the text stopped, and split the call into several smaller ones."
 )
+CALL_AGAIN = (
+    "Your last reply was to call a tool, but the call could not be read, and nothing was run. "
+    "Call the tool again, with arguments that are valid JSON, or answer."
+)
 SPEAK = "Your last reply was empty. Please answer, or ask for a tool."
 LAST_WORD = "The limit of this turn is reached: no more tools can be run. Give your best final answer now."
-NOT_RUN = "not run: the limit of this turn is reached"
+NOT_RUN = "not executed: the limit of this turn is reached"
 
 
 def request_of(record: Record, *, tools: bool = True) -> Request:
     """The request as the record has it now."""
-    tail: tuple[Message, ...] = ()
+    messages = record.prompt + record.said
     if record.pieces:
-        tail = (AssistantMessage("".join(record.pieces)),)
+        messages = (*messages, AssistantMessage("".join(record.pieces)))
     if record.nudge:
-        tail = (*tail, UserMessage(record.nudge))
+        messages = with_word(messages, record.nudge)
     provider = record.provider
     return Request(
         provider=provider,
-        messages=record.prompt + record.said + tail,
+        messages=messages,
         tools=tools,
         output_limit=record.shape.limit_for(provider, record.config),
         less_reasoning=record.shape.less_reasoning,
         stream=provider not in record.shape.unstreamed,
         without=frozenset(name for place, name in record.shape.without if place == provider),
-        time_left_s=record.seconds_left,
+        time_left_s=_time_for(record, tools=tools),
     )
+
+
+def _time_for(record: Record, *, tools: bool) -> float | None:
+    """The seconds that the call may take; the last word is had when the turn's own are spent, so it has some more."""
+    left_s = record.seconds_left
+    return left_s if left_s is None or tools else max(left_s, record.config.read_timeout_s)
+
+
+def with_word(messages: tuple[Message, ...], word: str) -> tuple[Message, ...]:
+    """The messages with this word of the user at their end; two in a row are one, for some providers refuse them."""
+    last = messages[-1] if messages else None
+    if not isinstance(last, UserMessage):
+        return (*messages, UserMessage(word))
+    return (*messages[:-1], joined(last, UserMessage(word)))
+
+
+def joined(one: UserMessage, two: UserMessage) -> UserMessage:
+    """Two messages of the user's as one."""
+    if isinstance(one.content, str) and isinstance(two.content, str):
+        return UserMessage("\n\n".join(filter(None, (one.content, two.content))))
+    return UserMessage((*_parts(one), *_parts(two)))
+
+
+def _parts(message: UserMessage) -> tuple[Part, ...]:
+    return (TextPart(message.content),) if isinstance(message.content, str) else message.content
 
 
 def with_steers(record: Record) -> Record:

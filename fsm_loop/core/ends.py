@@ -20,6 +20,7 @@ from fsm_loop.core.events import (
     ToolReturned,
 )
 from fsm_loop.core.faults import Fault, FaultKind
+from fsm_loop.core.guards import says_again
 from fsm_loop.core.messages import NO_REPLY, AssistantMessage, Reply, ToolMessage
 from fsm_loop.core.record import End, Record, Spent
 
@@ -40,8 +41,16 @@ def refused(record: Record, event: ModelReplied | CallFailed) -> Did:
 
 
 def cut(record: Record, event: CutJudged) -> Did:
-    """The answer is left as far as it came."""
-    return _end(record, "partial", Reply(), fault=record.fault, spent=_last_missed(record))
+    """The answer is left as far as it came; a piece that only says another again is withdrawn.
+
+    Where nothing of it came, the turn has failed.
+    """
+    again = record.cut.text if record.cut and says_again(record) else ""
+    kept = record.but(cut=None) if again else record
+    outcome = "partial" if kept.answer.strip() else "failed"
+    fault = record.fault or Fault(FaultKind.CUT)
+    fresh, finish = _end(kept, outcome, NO_REPLY, fault=fault, spent=_last_missed(record))
+    return fresh, (Say(Withdrawn(again)), *finish) if again else finish
 
 
 def empty(record: Record, event: ModelReplied) -> Did:
@@ -109,6 +118,7 @@ def stopped(record: Record, event: InterruptAsked) -> Did:
     settled = closed(record, event.unstoppable)
     partial = Reply(text=event.partial.text)
     text = settled.answer + partial.text or last_text(settled)
+    settled = settled.but(usage=record.usage + event.partial.usage)
     fresh, finish = _end(settled, "interrupted", partial, text=text, issuer=event.issuer, reason=event.reason)
     return fresh, (Abandon(record.attempt), *finish)
 
@@ -123,9 +133,12 @@ def first_missed(record: Record) -> Spent | None:
 
 
 def _last_missed(record: Record) -> Spent | None:
-    """The last resort that was spent; one that is switched off counts only where nothing else was."""
-    with_cap = [each for each in record.missed if record.cap(each)]
-    chosen = with_cap[-1:] or list(record.missed[:1])
+    """The last resort that was spent; one that is switched off counts only where nothing else was.
+
+    A chain that was never there is no counter that was spent.
+    """
+    missed = [each for each in record.missed if each is not counters.fallbacks or record.chain]
+    chosen = [each for each in missed if record.cap(each)][-1:] or missed[:1]
     return _spent(record, chosen[0]) if chosen else None
 
 

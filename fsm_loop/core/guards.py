@@ -170,6 +170,11 @@ def is_malformed(record: Record, event: CallFailed) -> bool:
     return event.fault.kind is FaultKind.MALFORMED
 
 
+def misspoke(record: Record, event: CallFailed) -> bool:
+    """the model wrote a tool call that cannot be read"""
+    return event.fault.kind is FaultKind.MISSPOKE
+
+
 def is_refusal(record: Record, event: CallFailed) -> bool:
     """the provider refuses the content"""
     return event.fault.kind is FaultKind.REFUSED
@@ -209,14 +214,19 @@ def text_was_cut(record: Record, event: CutJudged) -> bool:
 
 def makes_progress(record: Record, event: CutJudged) -> bool:
     """the text says something new: it is no repetition, of itself or of a piece before it"""
-    text = _cut(record).text
-    return text.strip() not in {piece.strip() for piece in record.pieces} and not repeats(text)
+    return not says_again(record) and not repeats(_cut(record).text)
 
 
 def only_reasoned(record: Record, event: CutJudged) -> bool:
     """nothing but reasoning came, and less of it has not been asked for yet"""
     cut = _cut(record)
     return not cut.text.strip() and not cut.tool_calls and not record.shape.less_reasoning
+
+
+def says_again(record: Record) -> bool:
+    """Whether the cut reply says what a piece of the answer has said already."""
+    text = _cut(record).text.strip()
+    return bool(text) and text in {piece.strip() for piece in record.pieces}
 
 
 def current_limit(record: Record) -> int:

@@ -77,6 +77,7 @@ RECOVERY_CYCLE  = (Occasion.RECOVERY_CYCLE,)
 CUT_REPLY       = (Occasion.CUT_REPLY,)
 REPLY           = (Occasion.REPLY,)
 STEER           = (Occasion.REPLY, Occasion.WORD)
+STEER_NOW       = (Occasion.WORD,)
 REQUEST_OUT     = (Occasion.REQUEST_OUT,)
 
 TABLE = (
@@ -114,12 +115,16 @@ TABLE = (
     # The stream breaks off, or falls silent.
     line(ASKING,     StreamDropped,   [g.nothing_shown, left(c.stream_retries)],                        CALLING,    do.reconnect,         c.stream_retries),
     line(ASKING,     StreamDropped,   [g.tool_in_flight, left(c.stream_retries)],                       CALLING,    do.reconnect,         c.stream_retries),
+    line(ASKING,     StreamDropped,   [g.text_shown, left(c.stream_retries)],                           TRUNCATED,  do.keep_partial,      c.stream_retries),
+    line(ASKING,     StreamDropped,   [g.text_shown, g.falls_back, left(c.fallbacks)],                  FALLBACK,   do.switch,            c.fallbacks,            PROVIDER_SWITCH),
     line(ASKING,     StreamDropped,   [g.text_shown],                                                   TRUNCATED,  do.keep_partial),
     line(ASKING,     StreamDropped,   [g.may_retry, left(c.api_retries)],                               BACKOFF,    do.back_off,          c.api_retries),
     line(ASKING,     StreamDropped,   [g.falls_back, left(c.fallbacks)],                                FALLBACK,   do.switch,            c.fallbacks,            PROVIDER_SWITCH),
     line(ASKING,     StreamDropped,   [g.is_outage, g.waits_soon, left(c.recoveries)],                  RECOVERING, do.recover,           c.recoveries,           RECOVERY_CYCLE),
     line(ASKING,     StreamDropped,   [],                                                               DONE,       end.failed),
     line(ASKING,     StreamStalled,   [g.text_shown, g.tool_in_flight, left(c.stream_retries)],         CALLING,    do.reconnect,         c.stream_retries),
+    line(ASKING,     StreamStalled,   [g.text_shown, left(c.api_retries)],                              TRUNCATED,  do.keep_partial,      c.api_retries),
+    line(ASKING,     StreamStalled,   [g.text_shown, g.falls_back, left(c.fallbacks)],                  FALLBACK,   do.switch,            c.fallbacks,            PROVIDER_SWITCH),
     line(ASKING,     StreamStalled,   [g.text_shown],                                                   TRUNCATED,  do.keep_partial),
     line(ASKING,     StreamStalled,   [g.may_retry, left(c.api_retries)],                               BACKOFF,    do.back_off,          c.api_retries),
     line(ASKING,     StreamStalled,   [g.falls_back, left(c.fallbacks)],                                FALLBACK,   do.switch,            c.fallbacks,            PROVIDER_SWITCH),
@@ -135,6 +140,7 @@ TABLE = (
     line(ASKING,     ModelFailed,     [needs(DROP_PARAMETER), left(c.parameter_repairs)],               REPAIRING,  do.repair,            c.parameter_repairs),
     line(ASKING,     ModelFailed,     [needs(REFRESH_CREDENTIAL), left(c.credential_refreshes)],        REPAIRING,  do.repair,            c.credential_refreshes),
     line(ASKING,     ModelFailed,     [needs(STREAM_OFF), left(c.stream_switches)],                     REPAIRING,  do.repair,            c.stream_switches),
+    line(ASKING,     ModelFailed,     [g.misspoke, left(c.bad_tool_rounds)],                            CALLING,    do.ask_for_call,      c.bad_tool_rounds),
     line(ASKING,     ModelFailed,     [g.is_malformed, left(c.fallbacks)],                              FALLBACK,   do.switch,            c.fallbacks,            PROVIDER_SWITCH),
     line(ASKING,     ModelFailed,     [g.may_retry, left(c.api_retries)],                               BACKOFF,    do.back_off,          c.api_retries),
     line(ASKING,     ModelFailed,     [g.falls_back, left(c.fallbacks)],                                FALLBACK,   do.switch,            c.fallbacks,            PROVIDER_SWITCH),
@@ -180,14 +186,14 @@ TABLE = (
 
     # Words of the user and of the host, at any moment.
     line(ALIVE,      InterruptAsked,  [],                                                               DONE,       end.stopped),
-    line(ASKING,     SteerGiven,      [g.is_now],                                                       CALLING,    do.ask_now,           None,                   STEER),
+    line(ASKING,     SteerGiven,      [g.is_now],                                                       CALLING,    do.ask_now,           None,                   STEER_NOW),
     line(ASKING,     SteerGiven,      [],                                                               None,       do.keep),
     line(REPAIRING,  SteerGiven,      [],                                                               None,       do.keep),
     line(WAITING,    SteerGiven,      [],                                                               None,       do.keep),
     line(ASKING,     RebuildAsked,    [left(c.rebuilds)],                                               CALLING,    do.rebuild,           c.rebuilds),
-    line(ASKING,     RebuildAsked,    [],                                                               None,       do.keep),
+    line(ASKING,     RebuildAsked,    [],                                                               None,       do.take_prompt),
     line(REPAIRING,  RebuildAsked,    [left(c.rebuilds)],                                               CALLING,    do.rebuild,           c.rebuilds),
-    line(REPAIRING,  RebuildAsked,    [],                                                               None,       do.keep),
+    line(REPAIRING,  RebuildAsked,    [],                                                               None,       do.take_prompt),
     line(WAITING,    RebuildAsked,    [],                                                               None,       do.take_prompt),
 
     # When it is over, words are heard and change nothing; a steer is handed back with the result.

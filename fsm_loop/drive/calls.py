@@ -13,11 +13,12 @@ from fsm_loop.core.effects import CallModel, Request
 from fsm_loop.core.events import Event, ModelFailed, ModelReplied, StreamDropped, StreamStalled, StreamStarted
 from fsm_loop.core.faults import Fault, FaultKind
 from fsm_loop.core.messages import NO_REPLY, AssistantMessage, Message, Reply, ToolCall
+from fsm_loop.drive.judged import fault_of_reply, written_call
 from fsm_loop.drive.notes import Outbox
 from fsm_loop.drive.reading import Reading, with_unique_ids
 from fsm_loop.drive.watch import Watch, Watched, told
 from fsm_loop.errors import ModelError
-from fsm_loop.ports import Clock, Model, ReasoningDelta, TextDelta, Tools
+from fsm_loop.ports import Clock, Model, ReasoningDelta, Streams, TextDelta, Tools
 
 Feed = Callable[..., Any]
 
@@ -41,6 +42,7 @@ class ModelCalls:
         self._models = models
         self._means = means
         self._specs = tuple(means.tools.specs())
+        self._names = {spec.name for spec in self._specs}
         self._reading: Reading | None = None
         self._used_ids: set[str] = set()
 
@@ -64,16 +66,22 @@ class ModelCalls:
     async def perform(self, effect: CallModel) -> None:
         """Make the call, and report what came of it; nothing where it was abandoned meanwhile."""
         await anyio.lowlevel.checkpoint()  # a model that never waits must not keep others from speaking
-        reading = Reading(effect.attempt, effect.request, self._means.config, self._means.clock.now)
+        request = self._as_asked(effect.request)
+        reading = Reading(effect.attempt, request, self._means.config, self._means.clock.now)
         self._reading = reading
         watched = self._means.watch.begin(reading.due, reading.expire)
         try:
-            fault = await self._fault_of(effect.request, reading, watched)
+            fault = await self._fault_of(request, reading, watched)
         finally:
             self._means.watch.end(watched)
         if not reading.over:
             self._reading = None
-            self._report(reading, effect.request, fault)
+            self._report(reading, request, fault)
+
+    def _as_asked(self, request: Request) -> Request:
+        """The request as this model is asked: one that does not stream is never asked to."""
+        model = self._models[request.provider]
+        return evolve(request, stream=False) if isinstance(model, Streams) and not model.streams else request
 
     async def _fault_of(self, request: Request, reading: Reading, watched: Watched) -> Fault | None:
         """Read the reply to its end; what went wrong on the way, if anything did."""
@@ -116,7 +124,11 @@ class ModelCalls:
         """Say what came of the call: once there is terminal evidence, what went wrong after it changes nothing."""
         attempt, reply = reading.attempt, reading.reply()
         if reading.finish is not None:
-            self._means.feed(ModelReplied, attempt=attempt, reply=self._checked(reply, attempt))
+            unreal = fault_of_reply(reply)
+            if unreal is None:
+                self._means.feed(ModelReplied, attempt=attempt, reply=self._checked(reply, attempt))
+            else:
+                self._means.feed(ModelFailed, attempt=attempt, fault=unreal, partial=reply)
             return
         fault = fault or Fault(FaultKind.INCOMPLETE, "the stream ended early")
         kind = _kind_of(reading, request, fault)
@@ -124,6 +136,9 @@ class ModelCalls:
 
     def _checked(self, reply: Reply, attempt: int) -> Reply:
         """The reply with ids that are unique in this turn, each call told apart as one that can run or cannot."""
+        written = written_call(reply, self._names)
+        if written is not None:
+            reply = evolve(reply, tool_calls=(evolve(written, id=f"call_{attempt}_0"),))
         if not reply.tool_calls:
             return reply
         unique = with_unique_ids(reply, self._used_ids, attempt)
@@ -131,7 +146,7 @@ class ModelCalls:
 
     def _checked_call(self, call: ToolCall) -> ToolCall:
         try:
-            problem = self._means.tools.problem(call)
+            problem = call.problem or self._means.tools.problem(call)
         except Exception as error:  # noqa: BLE001  # whatever a port raises is told to the model
             problem = f"the call could not be checked: {told(error)}"
         return evolve(call, problem=problem) if problem else call

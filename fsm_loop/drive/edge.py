@@ -26,7 +26,8 @@ Prompt = str | Sequence[Mapping[str, Any] | Message]
 def typed(prompt: Prompt) -> tuple[Message, ...]:
     """The prompt as messages: a text is the user's word, a list is a conversation.
 
-    Raises MessageError where a message has no shape, where a tool result answers no call, or where a call has none.
+    Each tool call in it gets exactly one result, right behind it, and a result that answers none is left out: a history
+    that was cut somewhere must not brick a session. Raises MessageError where a message has no shape.
     """
     if isinstance(prompt, str):
         return (UserMessage(prompt),)
@@ -34,8 +35,7 @@ def typed(prompt: Prompt) -> tuple[Message, ...]:
     if not messages:
         msg = "no messages were given; give a text, or a list with at least one message"
         raise MessageError(msg)
-    _check_pairs(messages)
-    return messages
+    return paired(messages)
 
 
 def plain(messages: Iterable[Message]) -> list[dict[str, Any]]:
@@ -139,19 +139,32 @@ def _part(part: Mapping[str, Any]) -> Part:
     raise MessageError(msg)
 
 
-def _check_pairs(messages: tuple[Message, ...]) -> None:
-    open_calls: list[str] = []
+NO_RESULT = "outcome unknown: no result was kept"
+
+
+def paired(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """The messages with each tool call answered exactly once, right behind it; the same ones where they are so."""
+    fresh: list[Message] = []
     for place, message in enumerate(messages):
         if isinstance(message, ToolMessage):
-            if message.call_id not in open_calls:
-                msg = f"message {place} answers tool call {message.call_id!r}, which no message before it makes"
-                raise MessageError(msg)
-            open_calls.remove(message.call_id)
             continue
-        if open_calls:
+        fresh.append(message)
+        if isinstance(message, AssistantMessage) and message.tool_calls:
+            answers = {each.call_id: each for each in reversed(_answers_behind(messages, place))}
+            fresh += [answers.get(call.id) or _unanswered(call) for call in message.tool_calls]
+    return messages if tuple(fresh) == messages else tuple(fresh)
+
+
+def _answers_behind(messages: tuple[Message, ...], place: int) -> list[ToolMessage]:
+    """The results between this message and the next that makes calls: ids may come again later."""
+    found: list[ToolMessage] = []
+    for message in messages[place + 1 :]:
+        if isinstance(message, AssistantMessage) and message.tool_calls:
             break
-        if isinstance(message, AssistantMessage):
-            open_calls = [call.id for call in message.tool_calls]
-    if open_calls:
-        msg = f"tool call {open_calls[0]!r} has no result behind it; each call needs exactly one tool message"
-        raise MessageError(msg)
+        if isinstance(message, ToolMessage):
+            found.append(message)
+    return found
+
+
+def _unanswered(call: ToolCall) -> ToolMessage:
+    return ToolMessage(call.id, NO_RESULT, ToolStatus.UNKNOWN)

@@ -10,6 +10,7 @@ from typing import Any
 
 from attrs import evolve
 
+from fsm_loop.core.conversation import joined
 from fsm_loop.core.effects import Repair
 from fsm_loop.core.faults import RepairKind
 from fsm_loop.core.guards import BASE_OUTPUT_TOKENS
@@ -17,12 +18,12 @@ from fsm_loop.core.messages import (
     AssistantMessage,
     MediaPart,
     Message,
+    SystemMessage,
     TextPart,
-    ToolMessage,
-    ToolStatus,
     UserMessage,
     cleaned,
 )
+from fsm_loop.drive.edge import paired
 from fsm_loop.ports import Compactor, Model, Refreshes
 
 Facts = dict[str, Any]  # the fields of RequestRepaired that a repair fills in
@@ -45,6 +46,9 @@ def strip_media(effect: Repair) -> Facts:
 def mend_history(effect: Repair) -> Facts:
     """Every tool call gets exactly one result behind it; what is empty, orphaned or signed by others goes."""
     prompt, said = mended(effect.prompt), mended(effect.said)
+    whole = mended(prompt + said)
+    if whole != prompt + said:  # where the one ends and the other begins, the same speaks twice
+        prompt, said = whole, ()
     return {"changed": (prompt, said) != (effect.prompt, effect.said), "prompt": prompt, "said": said}
 
 
@@ -117,23 +121,30 @@ def _without_media(message: Message) -> Message:
 
 
 def mended(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """The messages with each tool call answered exactly once, right behind it, and nothing empty among them."""
-    results = {each.call_id: each for each in reversed(messages) if isinstance(each, ToolMessage)}
+    """The messages with each tool call answered exactly once, right behind it, nothing empty, and no speaker twice."""
     fresh: list[Message] = []
-    for message in messages:
+    for message in paired(messages):
         match message:
-            case ToolMessage():
-                continue
-            case AssistantMessage(tool_calls=()):
-                if message.text.strip():
-                    fresh.append(evolve(message, replay=(), reasoning=""))
             case AssistantMessage():
-                fresh.append(evolve(message, replay=(), reasoning=""))
-                fresh.extend(results.get(call.id) or _no_result(call.id) for call in message.tool_calls)
+                if message.text.strip() or message.tool_calls:
+                    fresh.append(evolve(message, replay=(), reasoning=""))
             case _:
                 fresh.append(message)
-    return tuple(fresh)
+    return tuple(_told_together(fresh))
 
 
-def _no_result(call_id: str) -> ToolMessage:
-    return ToolMessage(call_id, "no result was kept", ToolStatus.UNKNOWN)
+def _told_together(messages: Sequence[Message]) -> list[Message]:
+    """The messages with neighbours of one speaker made one, for there are servers that want them to alternate."""
+    fresh: list[Message] = []
+    for message in messages:
+        match fresh[-1:], message:
+            case [UserMessage() as before], UserMessage():
+                fresh[-1] = joined(before, message)
+            case [AssistantMessage(tool_calls=()) as before], AssistantMessage():
+                text = "\n\n".join(filter(None, (before.text, message.text)))
+                fresh[-1] = evolve(message, text=text)
+            case [SystemMessage() as before], SystemMessage():
+                fresh[-1] = SystemMessage(f"{before.text}\n\n{message.text}")
+            case _:
+                fresh.append(message)
+    return fresh

@@ -89,7 +89,7 @@ class ToolRounds:
         finally:
             self._means.watch.end(watched)
         status = ToolStatus.UNKNOWN if self._in_thread(call) else ToolStatus.ERROR
-        return ToolOutcome(f"no result after {timeout_s:g} s", status)
+        return ToolOutcome(f"timed out: no result after {timeout_s:g} s", status)
 
     async def _ran(self, call: ToolCall) -> ToolOutcome:
         try:

@@ -39,8 +39,8 @@ FAILURES: Mapping[str, FaultKind] = {
     "cancelled": FaultKind.INCOMPLETE,
     "error": FaultKind.SERVER_ERROR,
     "insufficient_system_resource": FaultKind.OVERLOADED,
-    "malformed_function_call": FaultKind.MALFORMED,
-    "function_call_filter: malformed_function_call": FaultKind.MALFORMED,
+    "malformed_function_call": FaultKind.MISSPOKE,
+    "function_call_filter: malformed_function_call": FaultKind.MISSPOKE,
 }
 
 
@@ -165,8 +165,9 @@ class ChatDecoder:
     whatever its finish reason says. `ended` is true once there is terminal evidence.
     """
 
-    def __init__(self, request_id: str = "") -> None:
+    def __init__(self, request_id: str = "", *, cumulative: bool = False) -> None:
         self.ended = False
+        self._so_far: dict[str, str] | None = {} if cumulative else None
         self._request_id = request_id
         self._introduced = False
         self._refused = False
@@ -230,6 +231,8 @@ class ChatDecoder:
         return Meta(usage=usage, model=_word(value.get("model")), request_id=self._request_id)
 
     def _said(self, delta: Mapping[str, Any]) -> Iterator[Delta]:
+        if self._so_far is not None:
+            delta = _news(delta, self._so_far)
         content = delta.get("content")
         if content.__class__ is str:
             if len(delta) == 1 and content:  # nearly every chunk
@@ -271,6 +274,18 @@ class ChatDecoder:
     def _stopped(self, finish: Finish) -> list[Delta]:
         self.ended = True
         return [Stopped(Finish.REFUSED if self._refused else finish)]
+
+
+def _news(delta: Mapping[str, Any], so_far: dict[str, str]) -> Mapping[str, Any]:
+    """The delta with what is new of texts that are told from their beginning in each chunk; *so_far* learns them."""
+    fresh = dict(delta)
+    for name in ("content", "reasoning_content", "reasoning"):
+        text, before = delta.get(name), so_far.get(name, "")
+        if isinstance(text, str) and text:
+            whole = text.startswith(before)
+            fresh[name] = text[len(before) :] if whole else text
+            so_far[name] = text if whole else before + text
+    return fresh
 
 
 def _body(value: Any) -> Mapping[str, Any]:

@@ -9,10 +9,12 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
+from fsm_loop.core.conversation import joined
 from fsm_loop.core.effects import Request
 from fsm_loop.core.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage, arguments_of
 from fsm_loop.drive.edge import plain_message
 from fsm_loop.ports import ToolSpec
+from fsm_loop.providers.call_ids import fitted_id
 from fsm_loop.providers.classify import root_of
 
 BE_BRIEF = "Think as briefly as you can, and answer."
@@ -34,13 +36,15 @@ class ChatShape:
     """What of the body is this provider's own: its model, its further parameters, and two habits.
 
     `output_limit_name` is one of LIMITS, or empty where the model's name shall decide; `returns_reasoning` sends the
-    model's reasoning back with its messages, which some providers demand and others refuse.
+    model's reasoning back with its messages, which some providers demand and others refuse. `call_id_pattern` is the
+    form of ids that it takes, empty for any.
     """
 
     model: str
     extra: Mapping[str, Any] = field(factory=dict)
     output_limit_name: str = ""
     returns_reasoning: bool = False
+    call_id_pattern: str = ""
 
 
 def body_of(request: Request, tools: Sequence[ToolSpec], shape: ChatShape) -> dict[str, Any]:
@@ -64,7 +68,19 @@ def without(body: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 
 def _messages(messages: tuple[Message, ...], shape: ChatShape) -> list[dict[str, Any]]:
-    return [_message(each, shape) for each in messages if not _says_nothing(each)]
+    return [_message(each, shape) for each in _told_together(messages)]
+
+
+def _told_together(messages: tuple[Message, ...]) -> list[Message]:
+    """The messages that say something, two in a row of the user's as one: templates of local servers want turns."""
+    fresh: list[Message] = []
+    for message in messages:
+        before = fresh[-1] if fresh else None
+        if isinstance(message, UserMessage) and isinstance(before, UserMessage):
+            fresh[-1] = joined(before, message)
+        elif not _says_nothing(message):
+            fresh.append(message)
+    return fresh
 
 
 def _says_nothing(message: Message) -> bool:
@@ -73,10 +89,12 @@ def _says_nothing(message: Message) -> bool:
 
 def _message(message: Message, shape: ChatShape) -> dict[str, Any]:
     match message:
-        case ToolMessage(text=text) if not text:  # several providers refuse an empty one
-            return plain_message(evolve(message, text=NO_OUTPUT))
+        case ToolMessage(call_id, text):  # several providers refuse an empty text
+            return plain_message(
+                evolve(message, text=text or NO_OUTPUT, call_id=fitted_id(call_id, shape.call_id_pattern))
+            )
         case AssistantMessage(tool_calls=calls, reasoning=reasoning):
-            plain = plain_message(evolve(message, tool_calls=tuple(map(_sendable, calls))))
+            plain = plain_message(evolve(message, tool_calls=tuple(_sendable(call, shape) for call in calls)))
             if shape.returns_reasoning and reasoning:
                 plain["reasoning_content"] = reasoning
             return plain
@@ -84,11 +102,12 @@ def _message(message: Message, shape: ChatShape) -> dict[str, Any]:
             return plain_message(message)
 
 
-def _sendable(call: ToolCall) -> ToolCall:
+def _sendable(call: ToolCall, shape: ChatShape) -> ToolCall:
     """The call with arguments that are a JSON object: servers parse them, and fail for ever on what is none."""
+    fit = evolve(call, id=fitted_id(call.id, shape.call_id_pattern))
     if arguments_of(call) is not None:
-        return call
-    return evolve(call, arguments=json.dumps({"invalid_json": call.arguments}))
+        return fit
+    return evolve(fit, arguments=json.dumps({"invalid_json": call.arguments}))
 
 
 def _tools(request: Request, tools: Sequence[ToolSpec]) -> dict[str, Any]:

@@ -26,9 +26,10 @@ class ChatReader:
     and gateways stream, or do not, against what was asked. `done` is true when nothing more can come that counts.
     """
 
-    def __init__(self, request_id: str = "") -> None:
+    def __init__(self, request_id: str = "", *, streamed: bool = True, cumulative: bool = False) -> None:
         self.done = False
-        self._decoder = ChatDecoder(request_id)
+        self._streamed = streamed
+        self._decoder = ChatDecoder(request_id, cumulative=cumulative)
         self._events = SseDecoder()
         self._head = b""  # how it begins, while nothing has been heard
         self._body: list[bytes] | None = None
@@ -53,6 +54,8 @@ class ChatReader:
             yield from self._last(event)
         if not self._heard and self._head.strip(_BEFORE) and not self._head.strip(_BEFORE).startswith(_OF_EVENTS):
             raise ModelError(Fault(FaultKind.MALFORMED, f"the reply is no event stream: {_shown(self._head)}"))
+        if not self._heard and not self._streamed:
+            raise ModelError(Fault(FaultKind.MALFORMED, "the reply is empty"))
 
     def _begin(self, chunk: bytes) -> Iterator[Delta]:
         known = bool(self._head.lstrip(_BEFORE))

@@ -69,7 +69,7 @@ RULES: tuple[Rule, ...] = (
     Rule(K.RATE_LIMITED,          _of(429),                  None,             "the plain meaning of 429"),
     Rule(K.DROPPED,               _of(NO_STATUS),            w.LOST,           "inside a stream a gateway tells so of a lost connection, often as an invalid request"),
     Rule(K.BAD_UNICODE,           ASKED,                     w.BAD_UNICODE,    "this side encodes more leniently than some servers decode"),
-    Rule(K.MALFORMED,             ASKED,                     w.MODEL_MISSPOKE, "the server could not read what its own model wrote: another try may do"),
+    Rule(K.MISSPOKE,              ASKED,                     w.MODEL_MISSPOKE, "the server could not read what its own model wrote: another try may do"),
     Rule(K.MODEL_NOT_FOUND,       ASKED,                     w.NO_TOOLS,       "a parameter that a turn cannot do without: another model is needed"),
     Rule(K.STREAMING_UNSUPPORTED, ASKED,                     w.NO_STREAMING,   "`stream` is a parameter with a repair of its own"),
     Rule(K.CONTEXT_TOO_LONG,      ASKED,                     w.BOTH_TOO_LONG,  "Anthropic's sum of both is mended by a shorter conversation"),
@@ -280,10 +280,10 @@ def _limit(text: str) -> int | None:
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
     """The error and what lies behind it, outermost first; of a group, its first member."""
-    seen: list[BaseException] = []
     each: BaseException | None = error
-    while each is not None and each not in seen and len(seen) < MAX_CHAIN:
-        seen.append(each)
+    for _ in range(MAX_CHAIN):  # causes may go round
+        if each is None:
+            return
         yield each
         group = each.exceptions[0] if isinstance(each, BaseExceptionGroup) else None
         each = group or each.__cause__ or (None if each.__suppress_context__ else each.__context__)

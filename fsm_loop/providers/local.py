@@ -113,7 +113,7 @@ TEMPLATE: Final = (
 class LocalServer:
     """A server that answers at `base_url` until it is closed; the end of the process closes it, too."""
 
-    def __init__(self, engine: Any, *, model: str = MODEL) -> None:
+    def __init__(self, engine: Any, *, model: str) -> None:
         self.base_url = f"{engine.listening_address}/v1"
         self.model = model
         self._engine = engine
@@ -143,17 +143,34 @@ def start(
     context_tokens: int = CONTEXT_TOKENS,
     port: int = 0,
 ) -> LocalServer:
-    """A server that is ready to answer; *progress* is told a line before it loads and one after."""
+    """A server that is ready to answer; *progress* is told a line before it loads and one after.
+
+    A model of your own, a GGUF file at *model_path*, is called by its file's name and keeps its own chat template.
+    """
     tell = progress or _quiet
     engine = _engine()
-    weights = model_path or _weights()
-    tell(f"Loading {weights.stem} ...")
+    given = _parameters(engine, context_tokens, port)
+    given.model.path = str(model_path or _weights())
+    given.chat_template = "" if model_path else TEMPLATE
+    model = model_path.stem if model_path else MODEL
+    given.model_alias = {model}
+    tell(f"Loading {model} ...")
     began = time.monotonic()
-    try:
-        server = LocalServer(engine.Server(_parameters(engine, weights, context_tokens, port)))
-    except (RuntimeError, ValueError) as why:
-        raise FsmLoopError(f"llama.cpp did not start with the model {weights} on port {port}: {why}") from why
+    server = LocalServer(_running(engine, given), model=model)
     tell(f"Ready after {time.monotonic() - began:.1f} s at {server.base_url}")
+    return server
+
+
+def _running(engine: Any, given: Any) -> Any:
+    """The engine's server, which has answered once.
+
+    It listens before its loop turns, and one that is closed in between never ends: so it is made to answer first.
+    """
+    try:
+        server = engine.Server(given)
+        server.handle_completions({"prompt": "Hi", "max_tokens": 1})
+    except (RuntimeError, ValueError) as why:
+        raise FsmLoopError(f"llama.cpp did not start on port {given.port} with {given.model.path}: {why}") from why
     return server
 
 
@@ -183,23 +200,21 @@ def _missing(package: str) -> MissingExtra:
     return MissingExtra(f"the embedded model needs the package {name}, which is not there: {_INSTALL[package]}")
 
 
-def _parameters(engine: Any, weights: Path, context_tokens: int, port: int) -> Any:
+def _parameters(engine: Any, context_tokens: int, port: int) -> Any:
     """What the server is told; whatever is not said here is llama.cpp's own default."""
     given = engine.CommonParams()
-    given.model.path = str(weights)
-    given.model_alias = {MODEL}
-    given.chat_template = TEMPLATE
     given.hostnames = ["127.0.0.1"]
     given.port = port
     given.verbosity = _SILENT
     given.ui = False
+    given.warmup = False  # `_running` does it
     given.endpoint_slots = False  # it would show one client's words to another
     given.cors_origins = "http://127.0.0.1"  # by default any web page may ask
     given.n_parallel = SLOTS
     given.n_ctx = context_tokens * SLOTS
     given.cache_ram_mib = 0  # by default finished conversations are kept, in up to 8 GB
     given.sse_ping_interval = 1  # in seconds; to close it while it streams takes as long
-    # Its threads wait for each other by spinning: on a busy machine one too many costs a hundredfold.
+    # Its threads wait for each other by spinning: on two busy cores, two were twenty times as slow as one.
     given.cpuparams.n_threads = given.cpuparams_batch.n_threads = _threads()
     given.sampling.temp = 0.0  # where a request does not say: the likeliest word, so that a run can be repeated
     return given

@@ -24,6 +24,7 @@ from fsm_loop.core.faults import Fault, FaultKind
 from fsm_loop.core.messages import MediaPart, UserMessage
 from fsm_loop.errors import ConfigError, MissingExtra, ModelError
 from fsm_loop.ports import Delta, ToolSpec
+from fsm_loop.providers.call_ids import check_pattern
 from fsm_loop.providers.chat_encode import ChatShape, body_of
 from fsm_loop.providers.chat_read import ChatReader
 from fsm_loop.providers.classify import fault_of, fitted, request_id_of
@@ -52,6 +53,9 @@ class OpenAIChat:
     `base_url` may do without a key. `client` is an `openai.AsyncOpenAI` of your own, for Azure or a proxy, say; it is
     yours to close. `extra` are further parameters of the body, `headers` further headers.
 
+    For servers with habits of their own: `stream` false asks for each reply in one body; `cumulative` is for one whose
+    every chunk holds all of the text so far; ids of tool calls that do not match `call_id_pattern` are sent as others.
+
     `aclose` closes the connections; the next request opens new ones. Connections belong to one event loop: close before
     the loop ends.
     """
@@ -68,9 +72,15 @@ class OpenAIChat:
         headers: Mapping[str, str] | None = None,
         output_limit_name: str = "",
         returns_reasoning: bool = False,
+        stream: bool = True,
+        cumulative: bool = False,
+        call_id_pattern: str = "",
     ) -> None:
+        check_pattern(call_id_pattern)
         self._sdk = _sdk()
-        self._shape = ChatShape(model, dict(extra or {}), output_limit_name, returns_reasoning)
+        self._shape = ChatShape(model, dict(extra or {}), output_limit_name, returns_reasoning, call_id_pattern)
+        self._streams = stream
+        self._cumulative = cumulative
         self._name = name or model
         self._base_url = base_url
         self._key_giver = api_key if callable(api_key) else None
@@ -85,6 +95,11 @@ class OpenAIChat:
     def name(self) -> str:
         """What it is called in trails and results."""
         return self._name
+
+    @property
+    def streams(self) -> bool:
+        """Whether its replies are streamed."""
+        return self._streams
 
     @asynccontextmanager
     async def ask(
@@ -121,7 +136,8 @@ class OpenAIChat:
         try:
             body = body_of(request, tools, self._shape)
             response = await self._sent(body, _timeout(self._sdk, request, config))
-            async with _closing(response) as chunks, aclosing(_read(response, chunks)) as deltas:
+            reader = ChatReader(request_id_of(response.headers), streamed=request.stream, cumulative=self._cumulative)
+            async with _closing(response) as chunks, aclosing(_read(reader, chunks)) as deltas:
                 async for delta in deltas:
                     yield delta
         except ModelError as error:
@@ -209,8 +225,7 @@ async def _closing(response: httpx2.Response) -> AsyncIterator[AsyncGenerator[by
             await chunks.aclose()
 
 
-async def _read(response: httpx2.Response, chunks: AsyncGenerator[bytes]) -> AsyncGenerator[Delta]:
-    reader = ChatReader(request_id_of(response.headers))
+async def _read(reader: ChatReader, chunks: AsyncGenerator[bytes]) -> AsyncGenerator[Delta]:
     async for chunk in chunks:
         for delta in reader.feed(chunk):
             yield delta

@@ -59,7 +59,7 @@ class FunctionTools:
         try:
             _converted(tool, call)
         except ValueError as error:
-            return f"the arguments of {call.name} do not fit: {error}"
+            return f"invalid arguments for {call.name}: {error}"
         return ""
 
     def in_thread(self, name: str) -> bool:
@@ -81,10 +81,10 @@ class FunctionTools:
 
     def _no_such(self, name: str) -> str:
         if not self._tools:
-            return f"there is no tool named {name!r}; there are no tools in this turn"
+            return f"no such tool: {name!r}; there are no tools in this turn"
         near = difflib.get_close_matches(name, self._tools, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        return f"there is no tool named {name!r}; the tools are: {', '.join(self._tools)}.{hint}"
+        return f"no such tool: {name!r}; the tools are: {', '.join(self._tools)}.{hint}"
 
 
 def tool_of(function: Callable[..., Any]) -> FunctionTool:

@@ -79,7 +79,11 @@ class Command:
         )
 
     def ended(self, process):
-        out, err = process.communicate(timeout=PATIENCE_S)
+        try:
+            out, err = process.communicate(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()  # a test that fails leaves nothing behind
+            raise
         assert "Traceback" not in err
         return Ended(process.returncode, out or "", err)
 

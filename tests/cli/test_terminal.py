@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -21,13 +23,14 @@ STEERING = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 class Terminal:
     """A process on a pseudo-terminal of its own."""
 
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, cwd=None):
         self.side, other = pty.openpty()
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "FSM_LOOP_"))
         }
         self.process = subprocess.Popen(
             [sys.executable, "-m", "fsm_loop", "run", "hi", *arguments],
+            cwd=cwd,
             env={**environment, "TERM": "xterm", "COLUMNS": "160", "LINES": "24"},
             stdin=other,
             stdout=other,
@@ -37,8 +40,13 @@ class Terminal:
         self.seen = ""
 
     def until(self, words):
-        """Read until these words have been seen, or the process has closed the terminal."""
+        """Read until these words have been seen (None: until the process has closed the terminal)."""
+        end = time.monotonic() + PATIENCE_S
         while words is None or words not in self.seen:
+            ready, _, _ = select.select([self.side], [], [], max(0.0, end - time.monotonic()))
+            if not ready or time.monotonic() > end:
+                self.process.kill()
+                pytest.fail(f"{words!r} did not come within {PATIENCE_S} s; what came ends in {self.seen[-300:]!r}")
             try:
                 read = os.read(self.side, 65536)
             except OSError:
@@ -89,11 +97,42 @@ def test_withdrawn_text_is_taken_back():
     assert "a good answer\n\nready > " in plain(terminal.seen[taken_back:])
 
 
-def test_json_on_a_terminal_is_one_object():
-    """With --json the answer is not drawn while it streams, and the object is printed at the end."""
-    with ChatServer([stream(said("ok"), chunk(finish="stop"))]) as server:
-        terminal = Terminal("--base-url", server.base_url, "--json")
+BLOCKING = """
+import time
+
+async def blocks() -> str:
+    "Never lets the event loop go on."
+    print("it has begun")
+    while True:
+        time.sleep(0.01)
+"""
+
+
+def test_a_second_ctrl_c_leaves_the_terminal_as_it_was(tmp_path):
+    """Where the process is ended by a second Ctrl-C, the cursor that was hidden is shown again."""
+    (tmp_path / "blocking_tools.py").write_text(BLOCKING)
+    with ChatServer([stream(called(0, "c1", "blocks", "{}"), chunk(finish="tool_calls"))]) as server:
+        terminal = Terminal("--base-url", server.base_url, "--tool", "blocking_tools:blocks", cwd=tmp_path)
+        terminal.until("it has begun")
+        terminal.process.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            terminal.process.wait(0.2)
+        terminal.process.send_signal(signal.SIGINT)
         status = terminal.ended()
 
-    assert 0 == status
-    assert plain(terminal.seen).splitlines()[-1].startswith('{"outcome": "completed", "text": "ok"')
+    assert 130 == status
+    assert terminal.seen.rindex("\x1b[?25h") > terminal.seen.rindex("\x1b[?25l")
+
+
+def test_json_on_a_terminal_is_one_object():
+    """With --json only the line is drawn while the answer streams, and the object is printed at the end."""
+    with ChatServer([stream(said("half an answer"), end=Hang())]) as server:
+        terminal = Terminal("--base-url", server.base_url, "--json")
+        terminal.until("streaming · request 1")
+        live = terminal.seen
+        terminal.process.send_signal(signal.SIGINT)
+        status = terminal.ended()
+
+    assert 130 == status
+    assert "half an answer" not in live
+    assert plain(terminal.seen).splitlines()[-1].startswith('{"outcome": "interrupted", "text": "half an answer"')

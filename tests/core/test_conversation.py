@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fsm_loop.core.conversation import closed, error_of, last_text, request_of, said, with_steers
-from fsm_loop.core.messages import AssistantMessage, Reply, ToolMessage, ToolStatus, UserMessage
+from fsm_loop.core.conversation import closed, error_of, joined, last_text, request_of, said, with_steers, with_word
+from fsm_loop.core.messages import AssistantMessage, MediaPart, Reply, TextPart, ToolMessage, ToolStatus, UserMessage
 from tests.core.build import ADD, BAD, HALF, QUESTION, SUB, in_a_round, known, result
 
 THREE = result(ADD, "3")
@@ -102,3 +102,26 @@ def test_a_request_holds_the_words_in_their_order():
 
     expected = (QUESTION, AssistantMessage("One."), AssistantMessage("It is"), UserMessage("Go on."))
     assert expected == request_of(record).messages
+
+
+PICTURE = UserMessage((TextPart("What is it?"), MediaPart("data:image/png;base64,")))
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        ((), (UserMessage("Go on."),)),
+        ((AssistantMessage("It is"),), (AssistantMessage("It is"), UserMessage("Go on."))),
+        ((QUESTION,), (UserMessage("What is it?\n\nGo on."),)),
+        ((UserMessage(""),), (UserMessage("Go on."),)),
+        ((PICTURE,), (UserMessage((*PICTURE.content, TextPart("Go on."))),)),
+    ],
+)
+def test_a_word_of_ours_joins_the_users_last(messages, expected):
+    """Two messages of the user in a row are one, media and all, for some providers refuse them."""
+    assert expected == with_word(messages, "Go on.")
+
+
+def test_a_picture_joins_words():
+    """Whichever of the two holds media."""
+    assert UserMessage((TextPart("Look."), *PICTURE.content)) == joined(UserMessage("Look."), PICTURE)

@@ -112,6 +112,8 @@ ANSWERS = [
     (g.is_outage,        HERE, fails(K.RATE_LIMITED),                            NO),
     (g.is_malformed,     HERE, fails(K.MALFORMED),                               YES),
     (g.is_malformed,     HERE, fails(K.INCOMPLETE),                              NO),
+    (g.misspoke,         HERE, fails(K.MISSPOKE),                                YES),
+    (g.misspoke,         HERE, fails(K.MALFORMED),                               NO),
     (g.is_refusal,       HERE, fails(K.REFUSED),                                 YES),
     (g.is_refusal,       HERE, fails(K.ACCESS_DENIED),                           NO),
     (g.has_changed,      HERE, repaired(),                                       YES),

@@ -154,7 +154,7 @@ def test_refills_are_paid_for():
         if row.spends is None or COUNTERS.index(row.spends) >= COUNTERS.index(counter)
     }
 
-    assert {"model_replied.steer_waiting", "steer_given.is_now"} == unpaid
+    assert {"model_replied.steer_waiting"} == unpaid
 
 
 def test_a_word_of_the_user_spends_nothing():

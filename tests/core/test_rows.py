@@ -13,6 +13,7 @@ import pytest
 
 from fsm_loop.config import LoopConfig
 from fsm_loop.core.conversation import (
+    CALL_AGAIN,
     GO_ON,
     GO_ON_AFTER_DROP,
     GO_ON_AFTER_LOST_CALL,
@@ -23,10 +24,12 @@ from fsm_loop.core.conversation import (
 )
 from fsm_loop.core.effects import (
     Abandon,
+    CallModel,
     Effect,
     Finish,
     JudgeCut,
     Reconnecting,
+    Request,
     Say,
     SwitchProvider,
 )
@@ -136,6 +139,16 @@ def over(outcome: str, text: str = "", spent: Spent | None = None, fault: Fault 
     return {"attempt": 8, "end": End(outcome, text, spent, fault), **({"said": said} if said else {}), **facts}
 
 
+def both(*texts: str) -> UserMessage:
+    """Two words of the user's side, as one message."""
+    return UserMessage("\n\n".join(texts))
+
+
+def last_call() -> CallModel:
+    """The request for a last word."""
+    return CallModel(7, Request(0, (both(QUESTION.text, LAST_WORD),), tools=False))
+
+
 def started_turn() -> Record:
     """A record that has not begun."""
     return Record(config=CONFIG, providers=PROVIDERS)
@@ -147,6 +160,7 @@ DOWN = fault(FaultKind.OVERLOADED)
 GONE = fault(FaultKind.DROPPED)
 SILENT = fault(FaultKind.STALLED)
 REFUSED = Fault(FaultKind.REFUSED, "the reply ended as refused")
+CUT_SHORT = Fault(FaultKind.CUT)
 EMPTY = Fault(FaultKind.EMPTY, "every reply was empty")
 NO_SLOT = refused_slot(2.5).fault
 CUT_TEXT = Reply("It is", finish=End_.LENGTH)
@@ -187,13 +201,13 @@ EXAMPLES = [
     row("calling.slot_granted.budget_left", known(pieces=("It is",), lead="So: ", nudge=GO_ON, steers=("In French.",)), granted(), CALLING, call(AssistantMessage("It is"), FRENCH),
         then={"sent": 4, "pieces": (), "lead": "", "nudge": "", "steers": (), "said": (AssistantMessage("It is"), FRENCH)}, moved={"requests": (0, 1)}),
     row("calling.slot_granted.budget_left", known(nudge=SPEAK, shape=Shape(8192, less_reasoning=True, limits=((0, 4000), (1, 9)), unstreamed=frozenset({0}), without=frozenset({(0, "seed"), (1, "top_p")}))), granted(), CALLING,
-        call(UserMessage(SPEAK), output_limit=4000, less_reasoning=True, stream=False, without=frozenset({"seed"})), then={"sent": 4}, moved={"requests": (0, 1)}),
+        CallModel(7, Request(0, (both(QUESTION.text, SPEAK),), output_limit=4000, less_reasoning=True, stream=False, without=frozenset({"seed"}))), then={"sent": 4}, moved={"requests": (0, 1)}),
     row("calling.slot_granted.budget_left", known(config=TIMED, started_at=10.0), granted(at=30.0), CALLING, call(time_left_s=40.0), then={"sent": 4}, moved={"requests": (0, 1), "turn_seconds": (0, 20.0)}),
-    row("calling.slot_granted.grace_calls_left", known(counts=DRY), granted(), GRACE, call(UserMessage(LAST_WORD), tools=False), then={"sent": 4, "nudge": LAST_WORD, "spent": SPENT_REQUESTS}, moved={"grace_calls": (0, 1)}),
-    row("calling.slot_granted.grace_calls_left", known(counts=DRY, pieces=("It is",), lead="So: ", nudge=GO_ON, steers=("In French.",)), granted(), GRACE, call(AssistantMessage("It is"), FRENCH, UserMessage(LAST_WORD), tools=False),
+    row("calling.slot_granted.grace_calls_left", known(counts=DRY), granted(), GRACE, last_call(), then={"sent": 4, "nudge": LAST_WORD, "spent": SPENT_REQUESTS}, moved={"grace_calls": (0, 1)}),
+    row("calling.slot_granted.grace_calls_left", known(counts=DRY, pieces=("It is",), lead="So: ", nudge=GO_ON, steers=("In French.",)), granted(), GRACE, call(AssistantMessage("It is"), both("In French.", LAST_WORD), tools=False),
         then={"sent": 4, "nudge": LAST_WORD, "lead": "", "pieces": (), "steers": (), "said": (AssistantMessage("It is"), FRENCH), "spent": SPENT_REQUESTS}, moved={"grace_calls": (0, 1)}),
-    row("calling.slot_granted.grace_calls_left", known(config=TOKENS, counts={"tokens": 120}), granted(), GRACE, call(UserMessage(LAST_WORD), tools=False), then={"sent": 4, "nudge": LAST_WORD, "spent": Spent("tokens", 120, 100)}, moved={"grace_calls": (0, 1)}),
-    row("calling.slot_granted.grace_calls_left", known(config=PRICED, counts={"cost": 0.5}), granted(), GRACE, call(UserMessage(LAST_WORD), tools=False), then={"sent": 4, "nudge": LAST_WORD, "spent": Spent("cost", 0.5, 0.5)}, moved={"grace_calls": (0, 1)}),
+    row("calling.slot_granted.grace_calls_left", known(config=TOKENS, counts={"tokens": 120}), granted(), GRACE, last_call(), then={"sent": 4, "nudge": LAST_WORD, "spent": Spent("tokens", 120, 100)}, moved={"grace_calls": (0, 1)}),
+    row("calling.slot_granted.grace_calls_left", known(config=PRICED, counts={"cost": 0.5}), granted(), GRACE, last_call(), then={"sent": 4, "nudge": LAST_WORD, "spent": Spent("cost", 0.5, 0.5)}, moved={"grace_calls": (0, 1)}),
     row("calling.slot_granted", known(counts=spent("requests", "grace_calls")), granted(), DONE, Finish("exhausted"), then=over("exhausted", spent=SPENT_REQUESTS)),
     row("calling.slot_granted", known(counts=spent("requests", "grace_calls"), said=(COUNTED, *BOTH)), granted(), DONE, Finish("exhausted"),
         then=over("exhausted", "I count.", SPENT_REQUESTS, said=(COUNTED, *BOTH, AssistantMessage("[No answer: the turn ended here as exhausted.]")))),
@@ -210,7 +224,7 @@ EXAMPLES = [
     row("asking.model_replied.was_refused+fallbacks_left", known(counts=RETRIES), replied("It is", finish=End_.REFUSED), FALLBACK, withdrawn(), SwitchProvider(8, 1), then=NEXT_PROVIDER, moved=SWITCHED),
     row("asking.model_replied.was_refused+fallbacks_left", known(counts={"fallbacks": 1}, provider=1), replied(finish=End_.REFUSED), FALLBACK, SwitchProvider(8, 2), then={"attempt": 8, "provider": 2}, moved={"fallbacks": (1, 2)}),
     row("asking.model_replied.was_refused", known(counts=spent("fallbacks")), replied("It is", finish=End_.REFUSED), DONE, Finish("refused"), then=over("refused", "It is", SPENT_CHAIN, REFUSED)),
-    row("asking.model_replied.was_refused", known(providers=("only",)), replied("It is", ADD, finish=End_.REFUSED), DONE, Finish("refused"), then=over("refused", "It is", Spent("fallbacks", 0, 0), REFUSED)),
+    row("asking.model_replied.was_refused", known(providers=("only",)), replied("It is", ADD, finish=End_.REFUSED), DONE, Finish("refused"), then=over("refused", "It is", None, REFUSED)),
     row("asking.model_replied.is_paused+iterations_left", known(counts={"iterations": 1, "rebuilds": 1}, lead="So: ", pieces=("It ",), nudge=GO_ON), replied("is", finish=End_.PAUSED, replay=("sealed",)), CALLING, slot(),
         then={"attempt": 8, "lead": "So: It is", "pieces": (), "nudge": "", "said": (AssistantMessage("It is", replay=("sealed",)),)}, moved=reply_spends("iterations")),
     row("asking.model_replied.is_paused+grace_calls_left", known(counts=spent("iterations"), lead="So: ", nudge=GO_ON), replied("It is", finish=End_.PAUSED), GRACE, slot(),
@@ -250,16 +264,20 @@ EXAMPLES = [
     row("asking.stream_dropped.nothing_shown+stream_retries_left", known(), dropped(BLANK), CALLING, withdrawn(BLANK.text), Say(Reconnecting(GONE.sentence)), slot(), then={"attempt": 8}, moved={"stream_retries": (0, 1)}),
     row("asking.stream_dropped.nothing_shown+stream_retries_left", known(), dropped(HALF_CALL), CALLING, slot(), then={"attempt": 8}, moved={"stream_retries": (0, 1)}),
     row("asking.stream_dropped.tool_in_flight+stream_retries_left", known(), dropped(HALF_BOTH), CALLING, withdrawn(), Say(Reconnecting(GONE.sentence)), slot(), then={"attempt": 8}, moved={"stream_retries": (0, 1)}),
-    row("asking.stream_dropped.text_shown", known(nudge=SPEAK), dropped(HALF), TRUNCATED, JudgeCut(7), then={"cut": HALF, "nudge": GO_ON_AFTER_DROP}),
-    row("asking.stream_dropped.text_shown", known(counts=spent("stream_retries")), dropped(HALF_BOTH), TRUNCATED, JudgeCut(7), then={"cut": HALF, "nudge": GO_ON_AFTER_LOST_CALL.format(names="add")}),
+    row("asking.stream_dropped.text_shown+stream_retries_left", known(nudge=SPEAK), dropped(HALF), TRUNCATED, JudgeCut(7), then={"cut": HALF, "nudge": GO_ON_AFTER_DROP}, moved={"stream_retries": (0, 1)}),
+    row("asking.stream_dropped.text_shown+falls_back+fallbacks_left", known(counts=spent("stream_retries")), dropped(HALF_BOTH), FALLBACK, withdrawn(), SwitchProvider(8, 1), then=NEXT_PROVIDER, moved={"fallbacks": (0, 1), "stream_retries": (2, 0)}),
+    row("asking.stream_dropped.text_shown", known(counts=NO_PROVIDER, pieces=("Well, ",), nudge=GO_ON), dropped(HALF), TRUNCATED, JudgeCut(7), then={"cut": HALF, "nudge": GO_ON_AFTER_DROP}),
+    row("asking.stream_dropped.text_shown", known(counts=NO_PROVIDER), dropped(HALF_BOTH), TRUNCATED, JudgeCut(7), then={"cut": HALF, "nudge": GO_ON_AFTER_LOST_CALL.format(names="add")}),
     row("asking.stream_dropped.may_retry+api_retries_left", known(counts={**spent("stream_retries"), "api_retries": 1}), dropped(), BACKOFF, timer(10.0), then={"attempt": 8}, moved={"api_retries": (1, 2)}),
     row("asking.stream_dropped.falls_back+fallbacks_left", known(counts=NO_RETRIES), dropped(), FALLBACK, SwitchProvider(8, 1), then=NEXT_PROVIDER, moved={"fallbacks": (0, 1), "api_retries": (3, 0), "stream_retries": (2, 0)}),
     row("asking.stream_dropped.is_outage+waits_soon+recoveries_left", known(counts={**NO_PROVIDER, "recoveries": 1}, provider=2), dropped(), RECOVERING, timer(30.0, "recovery"), then={"attempt": 8, "provider": 0},
         moved={"recoveries": (1, 2), "fallbacks": (2, 0), "api_retries": (3, 0), "stream_retries": (2, 0)}),
     row("asking.stream_dropped", known(counts=NOTHING_LEFT), dropped(), DONE, Finish("failed"), then=over("failed", "", Spent("recoveries", 5, 5), GONE)),
     row("asking.stream_stalled.text_shown+tool_in_flight+stream_retries_left", known(), stalled(HALF_BOTH), CALLING, withdrawn(), Say(Reconnecting(SILENT.sentence)), slot(), then={"attempt": 8}, moved={"stream_retries": (0, 1)}),
-    row("asking.stream_stalled.text_shown", known(), stalled(HALF), TRUNCATED, JudgeCut(7), then={"cut": HALF, "nudge": GO_ON_AFTER_DROP}),
-    row("asking.stream_stalled.text_shown", known(counts=spent("stream_retries")), stalled(HALF_BOTH), TRUNCATED, JudgeCut(7), then={"cut": HALF, "nudge": GO_ON_AFTER_LOST_CALL.format(names="add")}),
+    row("asking.stream_stalled.text_shown+api_retries_left", known(), stalled(HALF), TRUNCATED, JudgeCut(7), then={"cut": HALF, "nudge": GO_ON_AFTER_DROP}, moved={"api_retries": (0, 1)}),
+    row("asking.stream_stalled.text_shown+api_retries_left", known(counts=spent("stream_retries")), stalled(HALF_BOTH), TRUNCATED, JudgeCut(7), then={"cut": HALF, "nudge": GO_ON_AFTER_LOST_CALL.format(names="add")}, moved={"api_retries": (0, 1)}),
+    row("asking.stream_stalled.text_shown+falls_back+fallbacks_left", known(counts=spent("api_retries")), stalled(HALF), FALLBACK, withdrawn(), SwitchProvider(8, 1), then=NEXT_PROVIDER, moved={"fallbacks": (0, 1), "api_retries": (3, 0)}),
+    row("asking.stream_stalled.text_shown", known(counts=NO_PROVIDER), stalled(HALF), TRUNCATED, JudgeCut(7), then={"cut": HALF, "nudge": GO_ON_AFTER_DROP}),
     row("asking.stream_stalled.may_retry+api_retries_left", known(), stalled(), BACKOFF, timer(5.0), then={"attempt": 8}, moved={"api_retries": (0, 1)}),
     row("asking.stream_stalled.may_retry+api_retries_left", known(), stalled(HALF_CALL), BACKOFF, timer(5.0), then={"attempt": 8}, moved={"api_retries": (0, 1)}),
     row("asking.stream_stalled.falls_back+fallbacks_left", known(counts={**RETRIES, **spent("api_retries")}), stalled(), FALLBACK, SwitchProvider(8, 1), then=NEXT_PROVIDER, moved={"fallbacks": (0, 1), "api_retries": (3, 0), "stream_retries": (1, 0)}),
@@ -276,6 +294,7 @@ EXAMPLES = [
     *repair_of(FaultKind.PARAMETER_UNSUPPORTED, "parameter_repairs", parameter="seed"),
     *repair_of(FaultKind.CREDENTIAL_EXPIRED, "credential_refreshes"),
     *repair_of(FaultKind.STREAMING_UNSUPPORTED, "stream_switches"),
+    row("asking.model_failed.misspoke+bad_tool_rounds_left", known(), failed(FaultKind.MISSPOKE, HALF), CALLING, withdrawn(), slot(), then={"attempt": 8, "nudge": CALL_AGAIN}, moved={"bad_tool_rounds": (0, 1)}),
     row("asking.model_failed.is_malformed+fallbacks_left", known(counts=RETRIES), failed(FaultKind.MALFORMED), FALLBACK, SwitchProvider(8, 1), then=NEXT_PROVIDER, moved=SWITCHED),
     row("asking.model_failed.may_retry+api_retries_left", known(counts={"api_retries": 2}), failed(FaultKind.OVERLOADED, HALF), BACKOFF, withdrawn(), timer(20.0), then={"attempt": 8}, moved={"api_retries": (2, 3)}),
     row("asking.model_failed.may_retry+api_retries_left", known(), failed(FaultKind.RATE_LIMITED, retry_after_s=600.0), BACKOFF, timer(600.0), then={"attempt": 8}, moved={"api_retries": (0, 1)}),
@@ -291,7 +310,7 @@ EXAMPLES = [
     row("asking.model_failed", known(counts=NOTHING_LEFT), failed(FaultKind.OVERLOADED), DONE, Finish("failed"), then=over("failed", "", Spent("recoveries", 5, 5), DOWN)),
     row("asking.model_failed", known(counts=NO_PROVIDER, pieces=("Well, ",)), failed(FaultKind.OVERLOADED, HALF), DONE, Finish("failed"), then=over("failed", "Well, It is", SPENT_CHAIN, DOWN, pieces=())),
     row("asking.model_failed", known(), failed(FaultKind.INTERNAL), DONE, Finish("failed"), then=over("failed", "", None, fault(FaultKind.INTERNAL))),
-    row("asking.model_failed", known(providers=("only",)), failed(FaultKind.BAD_REQUEST), DONE, Finish("failed"), then=over("failed", "", Spent("fallbacks", 0, 0), WRONG)),
+    row("asking.model_failed", known(providers=("only",)), failed(FaultKind.BAD_REQUEST), DONE, Finish("failed"), then=over("failed", "", None, WRONG)),
 
     # A reply was cut.
     row("truncated.cut_judged.call_was_cut+room_to_grow+boosts_left", known(counts=RETRIES, cut=CUT_CALL), judged(), CALLING, withdrawn(), slot(), then={"attempt": 8, "cut": None, "shape": Shape(8192)}, moved={"boosts": (0, 1), **CUT_REFILLS}),
@@ -303,10 +322,10 @@ EXAMPLES = [
     row("truncated.cut_judged.only_reasoned+boosts_left", known(counts={"boosts": 2, **RETRIES}, cut=CUT_THOUGHT), judged(), CALLING, slot(), then={"attempt": 8, "cut": None, "shape": Shape(8192, less_reasoning=True)}, moved={"boosts": (2, 3), **CUT_REFILLS}),
     row("truncated.cut_judged.only_reasoned+boosts_left", known(cut=Reply(" \n", reasoning="Hm", finish=End_.LENGTH), config=NO_BOOST, pieces=("Well, ",)), judged(), CALLING, withdrawn(" \n"), slot(),
         then={"attempt": 8, "cut": None, "nudge": GO_ON, "shape": Shape(less_reasoning=True)}, moved={"boosts": (0, 1)}),
-    row("truncated.cut_judged", known(counts=spent("continuations"), cut=CUT_TEXT, pieces=("Well, ",)), judged(), DONE, Finish("partial"), then=over("partial", "Well, It is", Spent("continuations", 3, 3), pieces=(), cut=None)),
-    row("truncated.cut_judged", known(cut=SAME, pieces=("It is",)), judged(), DONE, Finish("partial"), then=over("partial", "It isIt is", pieces=(), cut=None)),
+    row("truncated.cut_judged", known(counts=spent("continuations"), cut=CUT_TEXT, pieces=("Well, ",)), judged(), DONE, Finish("partial"), then=over("partial", "Well, It is", Spent("continuations", 3, 3), CUT_SHORT, pieces=(), cut=None)),
+    row("truncated.cut_judged", known(cut=SAME, pieces=("It is",)), judged(), DONE, withdrawn(), Finish("partial"), then=over("partial", "It is", None, CUT_SHORT, pieces=(), cut=None)),
     row("truncated.cut_judged", known(cut=HALF, counts=spent("continuations"), fault=GONE, nudge=GO_ON_AFTER_DROP), judged(), DONE, Finish("partial"), then=over("partial", "It is", Spent("continuations", 3, 3), GONE, cut=None, nudge="")),
-    row("truncated.cut_judged", known(cut=CUT_THOUGHT, shape=Shape(less_reasoning=True)), judged(), DONE, Finish("partial"), then=over("partial", "", cut=None)),
+    row("truncated.cut_judged", known(cut=CUT_THOUGHT, shape=Shape(less_reasoning=True)), judged(), DONE, Finish("failed"), then=over("failed", "", None, CUT_SHORT, cut=None)),
 
     # Tools.
     row("tool_exec.tool_returned.must_stop", in_a_round(None, BOTH[1]), returned(ADD, "3", stop="add was asked for 5 times"), DONE, Abandon(7), Finish("failed"),
@@ -338,8 +357,8 @@ EXAMPLES = [
     row("fallback.provider_failed", known(provider=2, counts={"fallbacks": 2}), not_ready(), DONE, Finish("failed"), then=over("failed", "", SPENT_CHAIN, fault(FaultKind.NOT_READY))),
 
     # The last word.
-    row("grace.slot_granted", known(spent=SPENT_ROUNDS), granted(), STAYS, call(UserMessage(LAST_WORD), tools=False), then={"sent": 4, "nudge": LAST_WORD}),
-    row("grace.slot_granted", known(spent=SPENT_ROUNDS, steers=("In French.",)), granted(), STAYS, call(FRENCH, UserMessage(LAST_WORD), tools=False), then={"sent": 4, "nudge": LAST_WORD, "steers": (), "said": (FRENCH,)}),
+    row("grace.slot_granted", known(spent=SPENT_ROUNDS), granted(), STAYS, last_call(), then={"sent": 4, "nudge": LAST_WORD}),
+    row("grace.slot_granted", known(spent=SPENT_ROUNDS, steers=("In French.",)), granted(), STAYS, call(both("In French.", LAST_WORD), tools=False), then={"sent": 4, "nudge": LAST_WORD, "steers": (), "said": (FRENCH,)}),
     row("grace.slot_refused.waits_soon+slot_waits_left", known(spent=SPENT_ROUNDS), refused_slot(2.5), STAYS, timer(2.5, "slot", attempt=7), moved={"slot_waits": (0, 1)}),
     row("grace.slot_refused", known(spent=SPENT_ROUNDS, counts=spent("slot_waits"), said=(AssistantMessage("So far."),)), refused_slot(), DONE, Finish("exhausted"), then=over("exhausted", "So far.", SPENT_ROUNDS, NO_SLOT, said=())),
     row("grace.timer_fired", known(), fired(), STAYS, slot(7)),
@@ -361,15 +380,15 @@ EXAMPLES = [
         then={**ENDED, "end": End("interrupted", "I count.", issuer="supervisor", reason="enough"), "asked": None, "calls": (), "results": (),
               "said": (AssistantMessage("I count.", (ADD, BAD, SUB)), result(ADD, UNKNOWN, ToolStatus.UNKNOWN), result(BAD, STOPPED, ToolStatus.INTERRUPTED), BOTH[1], NO_ANSWER)}),
     row("asking.steer_given.is_now", known(counts={"rebuilds": 1}, lead="So: ", pieces=("It ",), nudge=GO_ON), steer(now=True, partial=Reply("is", (CUT,))), CALLING, Abandon(7), slot(),
-        then={"attempt": 8, "lead": "", "pieces": (), "nudge": "", "said": (AssistantMessage("It is"),)}, moved=refilled("rebuilds")),
+        then={"attempt": 8, "lead": "", "pieces": (), "nudge": "", "said": (AssistantMessage("It is"),)}),
     row("asking.steer_given.is_now", known(nudge=SPEAK), steer(now=True), CALLING, Abandon(7), slot(), then={"attempt": 8, "nudge": ""}),
     row("asking.steer_given", known(), steer(), STAYS),
     row("repairing.steer_given", known(), steer(now=True), STAYS),
     row("waiting.steer_given", known(), steer(now=True), STAYS),
     row("asking.rebuild_asked.rebuilds_left", known(pieces=("Well, ",), nudge=GO_ON), rebuild(HALF), CALLING, Abandon(7), withdrawn(), slot(), then={"attempt": 8, "prompt": (NOW,)}, moved={"rebuilds": (0, 1)}),
-    row("asking.rebuild_asked", known(counts=spent("rebuilds")), rebuild(HALF), STAYS),
+    row("asking.rebuild_asked", known(counts=spent("rebuilds")), rebuild(HALF), STAYS, then={"prompt": (NOW,)}),
     row("repairing.rebuild_asked.rebuilds_left", known(), rebuild(), CALLING, Abandon(7), slot(), then={"attempt": 8, "prompt": (NOW,)}, moved={"rebuilds": (0, 1)}),
-    row("repairing.rebuild_asked", known(counts=spent("rebuilds")), rebuild(), STAYS),
+    row("repairing.rebuild_asked", known(counts=spent("rebuilds")), rebuild(), STAYS, then={"prompt": (NOW,)}),
     row("waiting.rebuild_asked", known(counts=spent("rebuilds")), rebuild(), STAYS, then={"prompt": (NOW,)}),
 
     # It is over.

@@ -87,6 +87,7 @@ class World:
         self.partial = ""  # what the call in flight has shown
         self.half_call = False
         self.requests: list[tuple[Request, float]] = []
+        self.attempts: set[int] = set()
         self.steers: list[str] = []
         self.delivered: set[str] = set()
         self.paid = 0.0
@@ -166,7 +167,12 @@ class World:
             case RunTool(_, call):
                 self.waits, self.running[call.id] = effect, call
                 self.ran.append(call)
-            case CallModel(_, request):
+            case CallModel(attempt, request):
+                assert attempt not in self.attempts, "one_writer: two requests on the wire have one id"
+                assert request.tools == (self.state is not State.GRACE), (
+                    "one_grace: tools are off in grace, and there alone"
+                )
+                self.attempts.add(attempt)
                 self.waits, self.began, self.partial = effect, False, ""
                 self._sent(request)
             case ReserveSlot() | JudgeCut() | SetTimer() | Repair() | SwitchProvider():
@@ -176,7 +182,7 @@ class World:
         same = [paid for earlier, paid in self.requests if earlier == request]
         assert not same or same[-1] < self.paid, "retry_changes: the same request again, and nothing was counted for it"
         self.requests.append((request, self.paid))
-        heard = [message.content for message in request.messages if isinstance(message, UserMessage)]
+        heard = "".join(message.text for message in request.messages if isinstance(message, UserMessage))
         for text in self.steers:
             assert heard.count(text) <= 1, "steer_kept: a steer stands twice in a request"
             if text in heard:
@@ -419,7 +425,7 @@ class World:
         if last is None or end is None or last.before is State.DONE:
             return
         assert end.outcome in OUTCOMES
-        missed = {each.name for each in self.record.missed}
+        missed = {each.name for each in self.record.missed if each.name != "fallbacks" or self.record.chain}
         if missed and end.outcome not in ("completed", "interrupted"):
             assert end.exhausted.counter in missed | ({self.record.spent.counter} if self.record.spent else set())
         if end.outcome == "exhausted":
@@ -447,10 +453,12 @@ class World:
             assert () == event.reply.tool_calls == self.record.steers
             assert end.text.endswith(event.reply.text)
         assert interrupted == (end.outcome == "interrupted")
+        if end.outcome == "partial":
+            assert end.text.strip()
         if last.before is State.GRACE:
             assert end.outcome in ("exhausted", "interrupted")
         if last.before is State.TRUNCATED:
-            assert end.outcome in ("partial", "interrupted")
+            assert end.outcome in ("partial" if end.text.strip() else "failed", "interrupted")
         if isinstance(event, ModelReplied) and event.reply.finish is Stop.REFUSED and last.before in ASKING:
             assert "refused" == end.outcome
 

@@ -14,6 +14,7 @@ from fsm_loop.core.faults import Fault, FaultKind
 from fsm_loop.core.messages import Finish, Usage, UserMessage
 from fsm_loop.drive.aio import Driver, Ports
 from fsm_loop.drive.edge import typed
+from fsm_loop.drive.notes import BACKLOG, Finished
 from fsm_loop.errors import ModelError, UnexpectedEvent
 from fsm_loop.limiter import SlidingWindow
 from fsm_loop.loop import Loop
@@ -126,11 +127,20 @@ def test_a_call_that_does_not_stream_has_a_read_timeout(backend):
 
 @on_each_backend
 def test_a_turn_with_seconds_of_its_own_bounds_its_calls(backend):
-    """What is left of `turn_seconds` is the deadline of a call."""
-    driven = drive(lambda request: (Hang(),), backend=backend, turn_seconds=50.0)
+    """What is left of `turn_seconds` is the deadline of a call; the last word has read_timeout_s more."""
+    driven = drive(lambda request: (Hang(),), backend=backend, turn_seconds=50.0, read_timeout_s=20.0)
 
     assert ("exhausted", "turn_seconds") == (driven.result.outcome, driven.result.exhausted.counter)
-    assert 50.0 <= driven.clock.now() <= 101.0
+    assert [50.0, 20.0] == [request.time_left_s for request in driven.requests]
+    assert 70.0 == driven.clock.now()
+
+
+@on_each_backend
+def test_a_turn_whose_seconds_are_spent_still_has_its_last_word(backend):
+    """A call that outlasts the turn's seconds is ended, and the last word is heard."""
+    driven = drive([(Hang(),), says("So far so good.")], backend=backend, turn_seconds=50.0)
+
+    assert ("exhausted", "So far so good.") == (driven.result.outcome, driven.result.text)
 
 
 @on_each_backend
@@ -234,6 +244,29 @@ def test_a_slow_consumer_is_no_stall(backend):
     assert [f"{number} " for number in range(count)] == texts
     assert ("completed", 1) == (result.outcome, result.llm_calls)
     assert longest <= 1100
+
+
+@on_each_backend
+@pytest.mark.parametrize("behind_s", [300.0, 301.0, 302.0, 303.0, 304.0])
+def test_a_model_that_was_held_up_has_all_its_patience_again(backend, behind_s):
+    """When a consumer has caught up, the silence of the model begins to count from then."""
+    clock = VirtualClock()
+    at_once = [TextDelta("x")] * (BACKLOG - 20)
+    drip = [step for _ in range(60) for step in (TextDelta("x"), Pause(4.0))]
+    model = ScriptedModel([(*at_once, *drip, *says("ok"))], clock=clock)
+    loop = Loop(model=model, clock=clock, config=LoopConfig(stale_after_s=5.0))
+
+    async def main():
+        async with loop.stream("hi") as turn:
+            await clock.sleep(behind_s)  # the backlog is full long before
+            async for _ in turn:
+                pass
+        return turn.result
+
+    result = clock.run(main, backend)
+
+    assert ("completed", 1) == (result.outcome, result.llm_calls)
+    assert 400 < clock.now()
 
 
 @on_each_backend
@@ -453,9 +486,10 @@ def test_an_adapter_that_raises_when_it_opens_has_failed(backend, error, kind):
 
 
 @on_each_backend
-def test_an_adapter_that_raises_when_it_is_closed_has_stalled_all_the_same(backend):
+@pytest.mark.parametrize("error", [OSError("closed already"), ModelError(Fault(FaultKind.ACCESS_DENIED, "closed"))])
+def test_an_adapter_that_raises_when_it_is_closed_has_stalled_all_the_same(backend, error):
     """What the watchdog ended is called stalled, though its connection cannot even be closed in peace."""
-    model = Adapter([(ReasoningDelta("hm"), Hang())] * 9, on_close=OSError("closed already"))
+    model = Adapter([(ReasoningDelta("hm"), Hang())] * 9, on_close=error)
     result, _ = turn_of(model, backend, api_max_retries=0, recoveries=0)
 
     assert ("failed", FaultKind.STALLED) == (result.outcome, result.fault.kind)
@@ -706,7 +740,8 @@ def test_nothing_is_shown_after_a_watcher_has_ended_the_turn(backend):
     notes, result = clock.run(main, backend)
 
     assert ("interrupted", "watcher") == (result.outcome, result.issuer)
-    assert screen_of(notes) in {"", result.text}
+    assert "" == screen_of(notes)
+    assert isinstance(notes[-1], Finished)
 
 
 class Stubborn(Adapter):
@@ -756,6 +791,24 @@ def test_stopped_is_what_ends_a_reply():
     }
 
     assert {
-        Finish.STOP: "completed", Finish.LENGTH: "partial", Finish.TOOL_CALLS: "completed", Finish.REFUSED: "refused",
+        Finish.STOP: "completed", Finish.LENGTH: "partial", Finish.TOOL_CALLS: "failed", Finish.REFUSED: "refused",
         Finish.PAUSED: "exhausted",
     } == outcomes  # fmt: skip
+
+
+@on_each_backend
+def test_a_model_that_never_waits_lets_others_speak(backend):
+    """A turn in which nothing ever waits still hears an interrupt, before its next call."""
+    model = ScriptedModel(lambda _: calls(("look", {})))
+    loop = Loop(model=model, tools=[look], config=LoopConfig(max_iterations=100_000, max_requests=500))
+
+    async def main():
+        async with loop.stream("hi") as turn:
+            for _ in range(10):
+                await anyio.lowlevel.checkpoint()
+            turn.interrupt()
+        return turn.result
+
+    result = anyio.run(main, backend=backend)
+
+    assert ("interrupted", True) == (result.outcome, result.llm_calls < 50)

@@ -6,6 +6,7 @@ import asyncio
 
 import anyio
 import pytest
+from attrs import define
 
 from fsm_loop.config import LoopConfig
 from fsm_loop.core.faults import FaultKind
@@ -127,7 +128,7 @@ def test_messages_are_given_and_returned_alike():
     assert "eight" == second.text
 
 
-@pytest.mark.parametrize("prompt", [[], [{"role": "tool", "tool_call_id": "x", "content": "y"}], [42]])
+@pytest.mark.parametrize("prompt", [[], [{"role": "tool", "content": "y"}], [42]])
 def test_messages_that_no_provider_would_take_raise(prompt):
     """They are refused before anything is asked."""
     model = ScriptedModel([says("never")])
@@ -190,3 +191,35 @@ def test_fallbacks_are_asked_in_their_order():
 
     assert ("ok", 3) == (result.text, result.counters["fallbacks"])
     assert [1, 1, 1] == [len(model.requests) for model in chain]
+
+
+@define(eq=False)
+class Connected(ScriptedModel):
+    """A scripted model that holds a connection."""
+
+    closed: int = 0
+
+    async def aclose(self):
+        self.closed += 1
+
+
+def test_run_sync_leaves_no_connection_open():
+    """A turn of a program without an event loop closes what its models hold, for their loop ends with it."""
+    first, second = Connected([says("hello")]), Connected([says("unused")])
+    Loop(model=first, fallbacks=[second, ScriptedModel([])]).run_sync("?")
+
+    assert (1, 1) == (first.closed, second.closed)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_loop_closes_its_models_when_it_is_left(backend):
+    """A loop used as a context keeps connections between its turns, and closes them at its end."""
+    model = Connected([says("one"), says("two")])
+
+    async def turns():
+        async with Loop(model=model) as loop:
+            await loop.run("?")
+            await loop.run("?")
+            return model.closed
+
+    assert (0, 1) == (anyio.run(turns, backend=backend), model.closed)

@@ -230,7 +230,7 @@ def examples(count):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@examples(400)
+@examples(1200)
 @given(script=scripts, meanwhile=happenings, limits=caps, world=worlds)
 def test_whatever_happens_what_must_hold_holds(backend, script, meanwhile, limits, world):
     """A turn under any script, any wishes at any moment and any caps ends, and leaves everything as it should be."""
@@ -305,8 +305,6 @@ def _plain(text):
 
 def _steer_kept(made, result):
     told = [message["content"] for message in result.messages if message["role"] == "user"]
-
-    assert sorted(made.steers) == sorted(text for text in [*told, *result.pending_steer] if text.startswith("steer"))
     asked = [
         m.text
         for model in made.models
@@ -314,7 +312,10 @@ def _steer_kept(made, result):
         for m in request.messages
         if isinstance(m, UserMessage)
     ]
-    assert set(result.pending_steer).isdisjoint(asked)
+
+    for steer in made.steers:  # a repair may have made one message of two of the user's
+        assert 1 == sum(text.count(steer) for text in told) + result.pending_steer.count(steer)
+        assert (steer in result.pending_steer) <= (not any(steer in text for text in asked))
 
 
 def _named_end(made, result):

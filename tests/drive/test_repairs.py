@@ -75,7 +75,7 @@ def test_media_give_way_to_a_word():
 
 BROKEN = [
     ("a call without a result", [AssistantMessage("", (CALL,)), UserMessage("x")],
-     [AssistantMessage("", (CALL,)), ToolMessage("c1", "no result was kept", ToolStatus.UNKNOWN), UserMessage("x")]),
+     [AssistantMessage("", (CALL,)), ToolMessage("c1", "outcome unknown: no result was kept", ToolStatus.UNKNOWN), UserMessage("x")]),
     ("a result without a call", [UserMessage("x"), ToolMessage("c9", "y")], [UserMessage("x")]),
     ("a result that comes late", [AssistantMessage("", (CALL,)), UserMessage("x"), ToolMessage("c1", "y")],
      [AssistantMessage("", (CALL,)), ToolMessage("c1", "y"), UserMessage("x")]),
@@ -214,3 +214,14 @@ def test_a_credential_is_refreshed_where_it_can_be(fresh):
 
     assert {"changed": fresh} == anyio.run(repairs.refresh_credential, Refreshes(()))
     assert {"changed": False} == anyio.run(repairs.refresh_credential, ScriptedModel(()))
+
+
+def test_who_speaks_twice_in_a_row_speaks_once():
+    """Neighbours of one speaker become one, also where the prompt ends and what the turn said begins."""
+    one, two, three = UserMessage("one"), UserMessage("two"), UserMessage("three")
+    words = (AssistantMessage("so"), AssistantMessage("then", (CALL,)), ToolMessage("c1", "seen"))
+    facts = repairs.mend_history(repair(RepairKind.MEND_HISTORY, (one, two), (three, *words)))
+
+    together = (AssistantMessage("so\n\nthen", (CALL,)), ToolMessage("c1", "seen"))
+    assert (UserMessage("one\n\ntwo\n\nthree"), *together) == facts["prompt"] + facts["said"]
+    assert facts["changed"]

@@ -11,10 +11,11 @@ from attrs import define, field
 
 from fsm_loop.core.faults import FaultKind
 from fsm_loop.core.messages import Finish, ToolStatus
-from fsm_loop.drive.notes import ToolFinished, ToolStarted
+from fsm_loop.drive.notes import Finished, ToolFinished, ToolStarted
+from fsm_loop.loop import Loop
 from fsm_loop.ports import CallDelta, ToolOutcome, ToolSpec
 from fsm_loop.testing.clock import VirtualClock
-from fsm_loop.testing.fakes import calls, says
+from fsm_loop.testing.fakes import ScriptedModel, calls, says
 from tests.drive.turns import assert_paired, drive, on_each_backend, said_by
 
 
@@ -89,8 +90,8 @@ def test_a_tool_that_takes_too_long_has_an_error_for_a_result(backend):
         [resting(1000, 5), says("ok")], tools=sleeper.tools, clock=sleeper.clock, backend=backend, tool_timeout_s=60
     )
 
-    assert ["no result after 60 s", "rested 5"] == said_by(driven.result, "tool")
-    assert (ToolStatus.ERROR, "no result after 60 s") == finished(driven)[-1]
+    assert ["timed out: no result after 60 s", "rested 5"] == said_by(driven.result, "tool")
+    assert (ToolStatus.ERROR, "timed out: no result after 60 s") == finished(driven)[-1]
     assert (60.0, "completed") == (driven.clock.now(), driven.result.outcome)
 
 
@@ -120,7 +121,7 @@ def test_a_thread_that_takes_too_long_has_an_unknown_outcome(backend):
     driven = drive([calls(("blocks", {})), says("ok")], tools=[blocks], clock=clock, backend=backend, tool_timeout_s=60)
     release.set()
 
-    assert [(ToolStatus.UNKNOWN, "no result after 60 s")] == finished(driven)
+    assert [(ToolStatus.UNKNOWN, "timed out: no result after 60 s")] == finished(driven)
     assert ("completed", []) == (driven.result.outcome, turns)
 
 
@@ -198,7 +199,7 @@ def test_invalid_calls_stand_among_the_valid_ones():
 
     assert ["rested 1", "rested 2"] == [results[0], results[3]]
     assert "no tool named 'nothing'" in results[1]
-    assert "do not fit" in results[2]
+    assert "invalid arguments" in results[2]
     assert_paired(driven.result)
 
 
@@ -278,3 +279,29 @@ def test_a_check_that_raises_is_told_to_the_model():
 
     assert ["the call could not be checked: ZeroDivisionError: a bug"] == said_by(driven.result, "tool")
     assert "completed" == driven.result.outcome
+
+
+@on_each_backend
+def test_what_a_tool_comes_to_after_the_end_is_not_told(backend):
+    """A tool that goes on although the turn is over is heard by nobody: Finished was the last word."""
+    clock = VirtualClock()
+
+    async def stubborn() -> str:
+        """Take no notice."""
+        with anyio.CancelScope(shield=True):
+            await clock.sleep(5)
+        return "done all the same"
+
+    loop = Loop(model=ScriptedModel([calls(("stubborn", {}))]), tools=[stubborn], clock=clock)
+
+    async def main():
+        async with loop.stream("hi") as turn:
+            await clock.sleep(1)
+            turn.interrupt()
+        return [note async for note in turn], turn.result
+
+    notes, result = clock.run(main, backend)
+
+    assert isinstance(notes[-1], Finished)
+    assert ["interrupted: no result"] == said_by(result, "tool")
+    assert "late" not in [entry.row for entry in result.trail]

@@ -8,8 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
+import fsm_loop
 from tests.house.source import PACKAGE, ROOT, tree
 
 # A name that comes or goes is a change for users: this list changes with it, and CHANGELOG.md says so.
@@ -23,14 +22,6 @@ HEAVY = {
 IMPORTED_BY_THE_DOOR = "import fsm_loop, json, sys; print(json.dumps([fsm_loop.__file__, *sys.modules]))"
 
 
-@pytest.fixture(name="door")
-def _door():
-    """The package, imported in the test: where that fails, the other tests of the house may still say why."""
-    import fsm_loop
-
-    return fsm_loop
-
-
 def test_the_door_is_light():
     """A fresh interpreter that imports the package imports no SDK, no server and no test tool."""
     said = subprocess.run(
@@ -42,14 +33,14 @@ def test_the_door_is_light():
     assert set() == {module.split(".")[0] for module in modules} & HEAVY
 
 
-def test_the_door_is_pinned(door):
+def test_the_door_is_pinned():
     """The names at the door are exactly those of the list, in its order."""
-    assert DOOR == list(door.__all__)
+    assert DOOR == list(fsm_loop.__all__)
 
 
-def test_every_name_at_the_door_is_there(door):
+def test_every_name_at_the_door_is_there():
     """What the door promises can be imported from it."""
-    assert [] == [name for name in DOOR if not hasattr(door, name)]
+    assert [] == [name for name in DOOR if not hasattr(fsm_loop, name)]
 
 
 def test_the_door_defines_nothing():

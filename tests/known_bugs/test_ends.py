@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import pytest
 
 from fsm_loop.core.faults import Fault, FaultKind
-from fsm_loop.core.messages import Finish
+from fsm_loop.core.messages import Finish, ToolMessage
 from fsm_loop.errors import TurnEnded
 from fsm_loop.limiter import SlidingWindow
 from fsm_loop.loop import Loop
@@ -43,10 +44,10 @@ LONG = (
     (Pause(2.0), *fails(FaultKind.OVERLOADED)),
     (TextDelta("It is "), Pause(2.0), DROP),
     (Pause(1.0), TextDelta("clear that "), Pause(1.0), *says("so", finish=Finish.LENGTH)),
-    fails(FaultKind.BAD_UNICODE),
-    (Pause(2.0), CallDelta(0, "x", "look", '{"numb'), DROP),
-    fails(FaultKind.OVERLOADED),
-    fails(FaultKind.OVERLOADED),
+    (Pause(1.0), *fails(FaultKind.BAD_UNICODE)),
+    (TextDelta("I look. "), Pause(2.0), CallDelta(0, "x", "look", '{"numb'), Pause(1.0), DROP),
+    (Pause(1.0), *fails(FaultKind.OVERLOADED)),
+    (Pause(1.0), *fails(FaultKind.OVERLOADED)),
     (Pause(2.0), *LOOK),
     (Pause(2.0), *LOOK),
     (Pause(2.0), TextDelta("At last."), Pause(2.0), *says("")),
@@ -58,7 +59,7 @@ def long_turn(backend="asyncio", meanwhile=(), **more):
     """A turn of every kind of wait, and what happens meanwhile."""
     clock = VirtualClock()
     script = ScriptedModel(LONG)
-    fallback = ScriptedModel(lambda _: fails(FaultKind.OVERLOADED))
+    fallback = ScriptedModel(lambda _: (Pause(1.0), *fails(FaultKind.OVERLOADED)))
     limiter = SlidingWindow(LONG_LIMITS["requests_per_minute"])
     return drive(
         script, prompt="dirty \ud800", fallbacks=[fallback], tools=[slow_look(clock)], clock=clock, meanwhile=meanwhile,
@@ -66,10 +67,11 @@ def long_turn(backend="asyncio", meanwhile=(), **more):
     )  # fmt: skip
 
 
-def _seconds(step: float):
-    """Moments spread over the whole of the long turn."""
-    end = long_turn().clock.now()
-    return [round(moment, 3) for moment in itertools.takewhile(lambda at: at < end, itertools.count(0.1, step))]
+@functools.cache
+def moments(every: int = 1):
+    """A moment in the middle of each wait of the long turn, or of every so many of them."""
+    times = sorted({entry.at for entry in long_turn().result.trail})
+    return [round((before + after) / 2, 3) for before, after in itertools.pairwise(times)][::every]
 
 
 def test_the_long_turn_passes_every_kind_of_wait():
@@ -89,7 +91,7 @@ def test_the_long_turn_passes_every_kind_of_wait():
 @on_each_backend
 def test_row_18_nothing_begins_after_an_interrupt(backend):
     """Interrupted at any moment of any wait, the turn ends at that moment, and no call and no tool begins after it."""
-    for moment in _seconds(3.7 if backend == "asyncio" else 17.0):
+    for moment in moments(1 if backend == "asyncio" else 4):
         asked_at = []
 
         def stop(turn, asked_at=asked_at):
@@ -131,7 +133,7 @@ def test_row_20_nothing_of_ours_stays_broken_over_turns(backend):
 @on_each_backend
 def test_row_37_every_end_leaves_messages_that_can_be_sent_on(backend):
     """Whenever a turn ends, no tool call lacks its result, the tail is no tool's, and another turn can begin with them."""
-    for moment in _seconds(7.3 if backend == "asyncio" else 31.0):
+    for moment in moments(1 if backend == "asyncio" else 4):
         driven = long_turn(backend, meanwhile=[(moment, lambda turn: turn.interrupt("user"))])
 
         assert_paired(driven.result)
@@ -191,9 +193,7 @@ def test_row_39_the_grace_call_has_every_result_before_it():
     last = driven.requests[-1]
 
     assert ("exhausted", "the last word", 3) == (driven.result.outcome, driven.result.text, driven.calls)
-    assert ["seen 1", "seen 2"] == [
-        message.text for message in last.messages if type(message).__name__ == "ToolMessage"
-    ][-2:]
+    assert ["seen 1", "seen 2"] * 2 == [message.text for message in last.messages if isinstance(message, ToolMessage)]
     assert_paired(driven.result)
 
 
@@ -205,7 +205,7 @@ def test_row_39_calls_that_are_over_the_budget_have_their_results_too():
 
     driven = drive(script, tools=[look], max_iterations=0)
 
-    assert ["not run: the limit of this turn is reached"] * 2 == said_by(driven.result, "tool")
+    assert ["not executed: the limit of this turn is reached"] * 2 == said_by(driven.result, "tool")
     assert_paired(driven.result)
 
 
@@ -253,7 +253,7 @@ def test_row_41_an_answer_that_was_being_continued_is_not_lost_with_the_budget()
 @on_each_backend
 def test_row_42_what_was_shown_is_what_is_kept(backend):
     """Whenever a turn ends, the text that stands on the screen is the text of its messages."""
-    for moment in [*_seconds(7.1 if backend == "asyncio" else 29.0), 10_000.0]:
+    for moment in [*moments(1 if backend == "asyncio" else 4), 10_000.0]:
         driven = long_turn(backend, meanwhile=[(moment, lambda turn: turn.interrupt("user"))])
         kept = [text for text in said_by(driven.result, "assistant") if text and not text.startswith("[No answer")]
 
@@ -297,13 +297,13 @@ def test_row_43_nothing_that_was_only_for_the_model_stays(name):
 @pytest.mark.parametrize("now", [False, True])
 def test_row_46_a_steer_is_delivered_once_or_handed_back(backend, now):
     """Said at any moment, a steer is in the messages exactly once, or is handed back as pending: never both, never lost."""
-    for moment in _seconds(5.3 if backend == "asyncio" else 23.0):
+    for moment in moments(1 if backend == "asyncio" else 4):
         driven = long_turn(backend, meanwhile=[(moment, lambda turn: turn.steer("mind the gap", now=now))])
         told = said_by(driven.result, "user").count("mind the gap")
 
         assert 1 == told + driven.result.pending_steer.count("mind the gap"), moment
         asked = any(
-            message.text == "mind the gap"
+            "mind the gap" in message.text
             for model in driven.models
             for request in model.requests
             for message in request.messages

@@ -53,7 +53,7 @@ def test_row_08_reasoning_that_eats_the_output_limit_is_asked_for_again_once_and
 
     assert [False, True] == [request.less_reasoning for request in driven.requests]
     assert [1000, 2000] == [request.output_limit for request in driven.requests]
-    assert ("partial", "") == (driven.result.outcome, driven.result.text)
+    assert ("failed", FaultKind.CUT, "") == (driven.result.outcome, driven.result.fault.kind, driven.result.text)
 
 
 def test_row_08_less_reasoning_can_save_the_turn():
@@ -135,13 +135,33 @@ def test_row_12_a_tool_call_that_is_lost_in_mid_stream_is_told():
     assert "Let me act.done" == driven.screen
 
 
-def test_row_12_a_tool_call_that_is_lost_for_good_is_told_to_the_model():
+def test_row_12_a_tool_call_that_a_drop_has_lost_for_good_is_told_to_the_model():
     """When no reconnect is left, the text is kept and the model learns that its call was not run."""
     dropped = (TextDelta("Let me act."), CallDelta(0, "c1", "act"), DROP)
     driven = drive([dropped, says(" I could not.")], tools=Acts().tools, stream_retries=0)
 
     assert "act was not run" in driven.requests[1].messages[-1].text
     assert ("completed", "Let me act. I could not.") == (driven.result.outcome, driven.result.text)
+
+
+def test_row_12_a_tool_call_that_is_lost_for_good_is_told_to_the_model():
+    """A stall with a call in flight, and no reconnect left: the text is kept, and the model learns that nothing was run."""
+    stalled = (TextDelta("Let me act."), CallDelta(0, "c1", "act"), Hang())
+    driven = drive([stalled, says(" I could not.")], tools=Acts().tools, stream_retries=0)
+
+    assert "act was not run" in driven.requests[1].messages[-1].text
+    assert ("completed", "Let me act. I could not.") == (driven.result.outcome, driven.result.text)
+
+
+def test_row_12_a_tool_call_that_is_lost_at_the_end_is_no_completion():
+    """Drops with a call in flight, for ever: the turn is partial, says its text once, and names the fault."""
+    dropped = (TextDelta("Let me act."), CallDelta(0, "c1", "act"), DROP)
+    acts = Acts()
+    driven = drive(lambda _: dropped, tools=acts.tools, stream_retries=1, api_max_retries=0)
+
+    assert ("partial", "Let me act.", []) == (driven.result.outcome, driven.result.text, acts.ran)
+    assert (FaultKind.DROPPED, "truncated") == (driven.result.fault.kind, driven.result.last_state)
+    assert driven.screen == driven.result.text
 
 
 @pytest.mark.parametrize("end", [None, Finish.LENGTH, Finish.STOP, Finish.TOOL_CALLS])
@@ -153,6 +173,7 @@ def test_row_13_no_prefix_of_arguments_is_run(end):
 
         assert [] == acts.ran, ARGUMENTS[:length]
         assert "completed" != driven.result.outcome
+        assert (end is not None) <= ("truncated" in driven.states)
         assert_paired(driven.result)
 
 
@@ -189,9 +210,8 @@ def test_row_15_empty_replies_are_counted_and_the_model_is_told():
     driven = drive(lambda _: says(""))
 
     assert (3, "failed", FaultKind.EMPTY) == (driven.calls, driven.result.outcome, driven.result.fault.kind)
-    assert ["hi", *["Your last reply was empty. Please answer, or ask for a tool."] * 2] == [
-        request.messages[-1].text for request in driven.requests
-    ]
+    nudged = [request.messages[-1].text.endswith("Please answer, or ask for a tool.") for request in driven.requests]
+    assert [False, True, True] == nudged
     assert ["hi"] == said_by(driven.result, "user")
 
 

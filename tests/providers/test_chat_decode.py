@@ -119,8 +119,8 @@ def test_finish_reasons(reason, expected):
         ("abort", FaultKind.INCOMPLETE),
         ("error", FaultKind.SERVER_ERROR),
         ("insufficient_system_resource", FaultKind.OVERLOADED),
-        ("malformed_function_call", FaultKind.MALFORMED),
-        ("function_call_filter: MALFORMED_FUNCTION_CALL", FaultKind.MALFORMED),
+        ("malformed_function_call", FaultKind.MISSPOKE),
+        ("function_call_filter: MALFORMED_FUNCTION_CALL", FaultKind.MISSPOKE),
     ],
 )
 def test_finish_reasons_that_are_failures(reason, kind):
@@ -249,6 +249,11 @@ def test_a_refusal_is_shown_and_refused():
             id="neither index nor id, two in one chunk",
         ),
         pytest.param(
+            [pieces(piece(None, None, "look", ""), piece(None, None, "look", ""))],
+            [("", "look", ""), ("", "look", "")],
+            id="neither, two without arguments",
+        ),
+        pytest.param(
             [pieces(piece(None, None, "look", '{"at":1}')), pieces(piece(None, None, "look", '{"at":2}'))],
             [("", "look", '{"at":1}'), ("", "look", '{"at":2}')],
             id="neither, one after the other",
@@ -333,6 +338,7 @@ def test_model_and_request_are_told_once():
         ("error", {"error": {"message": "Down", "code": 503}}, FaultKind.OVERLOADED, "Down"),
         ("", '{"choices":[{"del\n{"error": {"message": "Down"}}', FaultKind.SERVER_ERROR, "Down"),
         ("", '{"choices":[{"del', FaultKind.MALFORMED, "not JSON"),
+        ("", '{"choices": []}\n{"choices":[{"del', FaultKind.MALFORMED, "not JSON"),
         ("", "7", FaultKind.MALFORMED, "int"),
         ("", '["a", "b"]', FaultKind.MALFORMED, "list"),
         ("", "null", FaultKind.MALFORMED, "NoneType"),

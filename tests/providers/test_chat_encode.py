@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from fsm_loop.core.effects import Request
@@ -78,10 +80,33 @@ def test_every_kind_of_message():
 
 def test_nothing_empty_is_sent():
     """A reply that said nothing is left out, and a result that says nothing says so: several providers refuse both."""
-    messages = body(ASK, AssistantMessage(""), ASK, CALL, ToolMessage("c1", ""))["messages"]
+    messages = body(ASK, AssistantMessage(""), CALL, ToolMessage("c1", ""))["messages"]
 
-    assert ["user", "user", "assistant", "tool"] == [each["role"] for each in messages]
+    assert ["user", "assistant", "tool"] == [each["role"] for each in messages]
     assert NO_OUTPUT == messages[-1]["content"]
+
+
+def test_the_user_never_speaks_twice_in_a_row():
+    """Neighbours of the user's are sent as one message, for templates of local servers refuse two."""
+    picture = UserMessage((MediaPart("data:image/png;base64,AA"),))
+    texts = body(UserMessage("one"), AssistantMessage(""), UserMessage("two"), UserMessage("three"))["messages"]
+    (mixed,) = body(UserMessage("look"), picture)["messages"]
+
+    assert [{"role": "user", "content": "one\n\ntwo\n\nthree"}] == texts
+    assert ["text", "image_url"] == [part["type"] for part in mixed["content"]]
+
+
+def test_ids_of_calls_have_the_form_that_the_provider_takes():
+    """A call and its result get the same other id where theirs is of another form, and keep one that is not."""
+    shape = ChatShape("m", call_id_pattern="^[a-z0-9]{2}$")
+    kept, other = ToolCall("c1", "look"), ToolCall("call_1", "look")
+    messages = (ASK, AssistantMessage("", (kept, other)), ToolMessage("c1", "a"), ToolMessage("call_1", "b"))
+    said = body_of(Request(0, messages), (), shape)["messages"]
+    first, second = [call["id"] for call in said[1]["tool_calls"]]
+
+    assert "c1" == first == said[2]["tool_call_id"]
+    assert second == said[3]["tool_call_id"]
+    assert re.fullmatch("[a-z0-9]{2}", second)
 
 
 @pytest.mark.parametrize(
@@ -170,9 +195,10 @@ def test_a_raised_limit_comes_before_the_users():
 def test_extra_has_no_say_in_what_the_turn_decides():
     """Further parameters go along; what the turn itself decides is not theirs."""
     extra = {"temperature": 0.5, "model": "x", "messages": [], "stream": False, "stream_options": {}}
-    found = body(shape=ChatShape("m", extra))
+    shape = ChatShape("m", extra)
 
-    assert {**body(), "temperature": 0.5} == found
+    assert {**body(), "temperature": 0.5} == body(shape=shape)
+    assert {**body(stream=False), "temperature": 0.5} == body(shape=shape, stream=False)
 
 
 @pytest.mark.parametrize(

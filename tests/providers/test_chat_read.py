@@ -67,6 +67,7 @@ def test_bodies(body, expected, done, step):
         (b"upstream timed out", "no event stream: upstream timed out"),
         (b"{}", "no choices"),
         (HI + b"data: {half\n\n" + STOP, "not JSON"),
+        (HI + b"data: {half\n", "not JSON"),
     ],
 )
 @pytest.mark.parametrize("step", [1, 1000])
@@ -104,3 +105,26 @@ def test_a_reply_has_a_limit(body, monkeypatch):
         list(reader.feed(body))
 
     assert FaultKind.MALFORMED is raised.value.fault.kind
+
+
+@pytest.mark.parametrize("body", [b"", b"\n\n \n"])
+def test_an_empty_body_is_no_reply_where_one_was_asked_for(body):
+    """What was not to be streamed is malformed; of a stream, that it ends too early is told by who reads it."""
+    whole, streamed = ChatReader(streamed=False), ChatReader()
+    for reader in (whole, streamed):
+        assert [] == [*reader.feed(body)]
+
+    assert [] == [*streamed.end()]
+    with pytest.raises(ModelError) as raised:
+        [*whole.end()]
+    assert FaultKind.MALFORMED is raised.value.fault.kind
+
+
+def test_text_that_is_told_from_its_beginning_each_time():
+    """Where the provider is known to do so, each chunk yields what is new of it."""
+    texts = ["Al", "Alpha", "Alpha", "Alpha beta", "!"]
+    lines = (b"data: %b\n\n" % json.dumps(said(text)).encode() for text in texts)
+    reader = ChatReader(cumulative=True)
+    deltas = [delta for line in lines for delta in reader.feed(line) if isinstance(delta, TextDelta)]
+
+    assert [TextDelta("Al"), TextDelta("pha"), TextDelta(" beta"), TextDelta("!")] == deltas

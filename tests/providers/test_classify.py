@@ -231,8 +231,8 @@ def test_fastapi_says_where_a_parameter_stands():
         (404, "No endpoints found that support tool use.", K.MODEL_NOT_FOUND),
         (404, "Not Found", K.BAD_REQUEST),
         # What the model did.
-        (400, "Failed to call a function. Please adjust your prompt.", K.MALFORMED),
-        (500, "Failed to parse input at pos 14", K.MALFORMED),
+        (400, "Failed to call a function. Please adjust your prompt.", K.MISSPOKE),
+        (500, "Failed to parse input at pos 14", K.MISSPOKE),
     ],
 )  # fmt: skip
 def test_words_decide_where_a_status_does_not(status, message, kind):
@@ -471,7 +471,7 @@ def test_a_chain_that_bites_its_tail_ends():
 @pytest.mark.parametrize(
     "error",
     [
-        httpx2.LocalProtocolError("Illegal header value b'Bearer s3cr3t'"),
+        httpx2.LocalProtocolError("Illegal header value b's3cr3t'"),
         UnicodeEncodeError("ascii", "s3cr3t-ä", 7, 8, "ordinal not in range"),
         httpx2.ConnectError("cannot reach https://me:s3cr3t@api.test"),
     ],

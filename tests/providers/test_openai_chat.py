@@ -6,6 +6,7 @@ import gc
 import socket
 import sys
 import threading
+import time
 
 import anyio
 import anyio.to_thread
@@ -15,9 +16,9 @@ import pytest
 from fsm_loop import ConfigError, LoopConfig, MissingExtra, ModelError
 from fsm_loop.core.effects import Request
 from fsm_loop.core.faults import FaultKind
-from fsm_loop.core.messages import Finish, MediaPart, Usage, UserMessage
+from fsm_loop.core.messages import Finish, MediaPart, TextPart, Usage, UserMessage
 from fsm_loop.ports import Meta, Model, Refreshes, Stopped, TextDelta, ToolSpec
-from fsm_loop.providers.openai_chat import OpenAIChat
+from fsm_loop.providers.openai_chat import CLOSE_S, OpenAIChat
 from fsm_loop.testing import server as s
 
 pytestmark = pytest.mark.anyio
@@ -236,10 +237,11 @@ async def test_a_fault_knows_its_request():
 async def test_pictures_go_before_words_where_bytes_are_too_many():
     """A request that is too large and holds an image is refused for the image."""
     request = Request(0, (UserMessage((MediaPart("data:image/png;base64,AA"),)),))
+    words = Request(0, (UserMessage((TextPart("Hello"),)),))
     with s.ChatServer([s.failure(413, "Request too large"), s.failure(413, "Request too large")]) as server:
         async with model_at(server) as model:
             assert FaultKind.MEDIA_REFUSED is (await fault_of(model, request)).kind
-            assert FaultKind.CONTEXT_TOO_LONG is (await fault_of(model)).kind
+            assert FaultKind.CONTEXT_TOO_LONG is (await fault_of(model, words)).kind
 
 
 async def test_text_that_cannot_be_sent():
@@ -291,17 +293,17 @@ async def test_a_silent_stream_is_the_turns_affair():
     """While streaming the transport has no patience of its own: the turn's watch has one."""
     go_on = threading.Event()
     with s.ChatServer([s.stream(s.said("a"), s.Wait(go_on), s.said("b"), STOP)]) as server:
-        async with model_at(server) as model:
-            config = LoopConfig(read_timeout_s=0.01, connect_timeout_s=5)
-            async with model.ask(ASK, (), config) as deltas:
-                texts = []
-                async for delta in deltas:
-                    if isinstance(delta, TextDelta):
-                        texts.append(delta.text)
-                        await anyio.sleep(0.05)  # longer than the patience that there must not be
-                        go_on.set()
+        async with model_at(server) as model, anyio.create_task_group() as group:
+            group.start_soon(set_after, 0.1, go_on)  # far longer than the patience that there must not be
+            deltas = await deltas_of(model, config=LoopConfig(read_timeout_s=0.01, connect_timeout_s=5))
 
-    assert ["a", "b"] == texts
+    assert [TextDelta("a"), TextDelta("b"), Stopped(Finish.STOP)] == deltas
+
+
+async def set_after(seconds, event):
+    """Sets the event when so much time has passed."""
+    await anyio.sleep(seconds)
+    event.set()
 
 
 async def test_the_turns_own_seconds_bound_a_call():
@@ -347,9 +349,12 @@ async def test_leaving_early_closes_the_connection():
             async with model.ask(ASK, (), PATIENT) as deltas:
                 async for delta in deltas:
                     if isinstance(delta, TextDelta):
+                        began = time.perf_counter()
                         break
+            took_s = time.perf_counter() - began
 
             assert await soon(server.went_away)
+            assert took_s < CLOSE_S / 2  # it is closed, not waited for
 
 
 async def raising(model):

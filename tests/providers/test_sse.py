@@ -39,7 +39,6 @@ def events(*chunks, limit=None):
         pytest.param(b"data: a", [("", "a")], id="the end comes in the middle of a line"),
         pytest.param(b"data: a\n", [("", "a")], id="the end comes before the blank line"),
         pytest.param(b"", [], id="nothing"),
-        pytest.param(b"\xef\xbb\xbfdata: a\n\n", [("", "a")], id="a byte order mark"),
         pytest.param(b"data: a\xff\xfeb\n\n", [("", "a��b")], id="bytes that are no UTF-8"),
         pytest.param(
             "data: a\u2028b\u2029c\u0085d\n\n".encode(), [("", "a\u2028b\u2029c\u0085d")], id="other line ends are data"
@@ -47,11 +46,24 @@ def events(*chunks, limit=None):
     ],
 )
 @pytest.mark.parametrize("step", [1, 2, 3, 1000])
-def test_events(body, expected, step):
+@pytest.mark.parametrize("before", [b"", b": hello\n\n"])
+def test_events(body, expected, step, before):
     """The same events come out wherever the bytes are cut."""
     chunks = [body[at : at + step] for at in range(0, len(body), step)]
 
-    assert expected == events(*chunks)
+    assert expected == events(before, *chunks)
+
+
+def test_a_byte_order_mark_is_no_data():
+    """A mark stands before the first line, and nowhere else."""
+    body = b"\xef\xbb\xbfdata: a\n\n"
+
+    assert [("", "a")] == events(body) == events(*(bytes([byte]) for byte in body))
+
+
+def test_a_name_may_come_by_itself():
+    """An event's lines may come in chunks of their own."""
+    assert [("", "a"), ("error", "b")] == events(b"data: a\n\n", b"event: error\n", b"data: b\n\n")
 
 
 @given(
@@ -91,8 +103,10 @@ def test_an_event_has_a_limit(chunks):
         events(*chunks, limit=32)
 
 
-def test_a_stream_has_no_limit():
+@pytest.mark.parametrize("step", [1, 7, 26])
+def test_a_stream_has_no_limit(step):
     """Many events, and comments without end, are fine: the limit is one event's."""
-    found = events(*[b"data: 0123456789\n\n: ping\n\n"] * 100, limit=32)
+    body = b"data: 0123456789\n\n: ping\n\n" * 100
+    found = events(*(body[at : at + step] for at in range(0, len(body), step)), limit=32)
 
     assert 100 == len(found)

@@ -146,8 +146,8 @@ PROBLEMS = [
     ("bare", "", ""),
     ("bare", "  ", ""),
     ("bare", "{}", ""),
-    ("convert", '{"length": "long", "unit": "m"}', "do not fit: Expected `float`, got `str` - at `[$].length`"),
-    ("convert", '{"length": 1, "unit": "mile"}', "do not fit: Invalid enum value 'mile'"),
+    ("convert", '{"length": "long", "unit": "m"}', "invalid arguments for convert: Expected `float`, got `str` - at `[$].length`"),
+    ("convert", '{"length": 1, "unit": "mile"}', "invalid arguments for convert: Invalid enum value 'mile'"),
     ("convert", '{"length": 1}', "missing required field `unit`"),
     ("convert", '{"length": 1, "unit": "m", "colour": "red"}', "unknown field `colour`"),
     ("bare", "[]", "they are not a JSON object: '\\[\\]'"),
@@ -170,7 +170,7 @@ def test_a_call_is_checked_before_it_is_run(name, arguments, text):
 
 def test_without_tools_every_call_is_a_problem():
     """The model is told that there are none."""
-    assert "there is no tool named 'x'; there are no tools in this turn" == FunctionTools([]).problem(
+    assert "no such tool: 'x'; there are no tools in this turn" == FunctionTools([]).problem(
         ToolCall("c", "x")
     )
 

@@ -1,0 +1,115 @@
+"""A case: what the wire does, and what a right loop does about it. `specs/cases.md` says how one is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve, field, frozen
+
+from fsm_loop.errors import FsmLoopError
+
+PROTOCOLS = ("openai-chat", "anthropic", "openai-responses")
+Parts = Mapping[str, Any]
+
+
+@frozen
+class Received:
+    """A request that reached the server, `at` virtual seconds after its start."""
+
+    number: int
+    at: float
+    path: str
+    headers: Mapping[str, str]
+    body: Any
+
+
+class CaseError(FsmLoopError):
+    """A case cannot be read: the file, or what is wrong with it."""
+
+
+@frozen
+class Case:
+    """One case, or one variant of it; *switches* are the variants that the server chooses by what it is asked."""
+
+    id: str
+    title: str
+    kind: str
+    protocol: str
+    stream: bool
+    setup: Parts
+    exchange: tuple[Parts, ...]
+    expect: Parts
+    repeats_last: bool = False
+    switches: tuple[Parts, ...] = ()
+    variants: tuple[Parts, ...] = field(default=(), repr=False)
+    variant: str = ""
+
+    @property
+    def name(self) -> str:
+        """The case's id, with the variant's name where it is one."""
+        return f"{self.id}[{self.variant}]" if self.variant else self.id
+
+    def runs(self) -> Iterator[Case]:
+        """The case itself, then each of its variants: another response, and expectations changed field by field."""
+        yield self
+        for each in self.variants:
+            exchange = list(self.exchange)
+            exchange[each["at"]] = each["response"]
+            expect = {**self.expect, **each.get("expect", {})}
+            yield evolve(self, exchange=tuple(exchange), expect=expect, switches=(), variant=each["name"])
+
+
+def case_of(value: Any, source: str = "case") -> Case:
+    """The case that this JSON value is; raises CaseError where it is none."""
+    try:
+        return _case_of(value)
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+        raise CaseError(f"{source}: is no case: {type(error).__name__}: {error}") from error
+
+
+def _case_of(value: Parts) -> Case:
+    if value["schema_version"] != 1:
+        raise ValueError(f"schema_version is {value['schema_version']!r}; it must be 1")
+    if value["protocol"] not in PROTOCOLS:
+        raise ValueError(f"protocol is {value['protocol']!r}; it must be one of {', '.join(PROTOCOLS)}")
+    variants = value.get("variants", [])
+    for each in variants:
+        value["exchange"][each["at"]]
+    for needed in ("models", "messages", "tools", "actions", "config"):
+        value["setup"][needed]
+    for needed in ("events", "outcome", "max_llm_calls", "visible_text", "tool_calls"):
+        value["expect"][needed]
+    return Case(
+        id=value["id"],
+        title=value["title"],
+        kind=value["kind"],
+        protocol=value["protocol"],
+        stream=value["stream"],
+        setup=value["setup"],
+        exchange=tuple(value["exchange"]),
+        expect=value["expect"],
+        repeats_last=value.get("exchange_overflow") == "repeat_last",
+        switches=tuple(each for each in variants if "if" in each),
+        variants=tuple(each for each in variants if "if" not in each),
+    )
+
+
+def case_from(path: Path) -> Case:
+    """The case in this file; raises CaseError."""
+    try:
+        return case_of(json.loads(path.read_text(encoding="utf-8")), str(path))
+    except OSError as error:
+        raise CaseError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise CaseError(f"{path}: is not JSON: {error}") from error
+
+
+def cases_in(folder: Path) -> Sequence[Case]:
+    """Every case of the folder, in the order of their names; raises CaseError where there is none."""
+    paths = sorted(folder.glob("*.json")) if folder.is_dir() else []
+    if not paths:
+        raise CaseError(f"{folder}: there is no case here; a case is a file ID.json")
+    return [case_from(path) for path in paths]

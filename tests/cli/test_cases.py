@@ -1,0 +1,82 @@
+"""The command that plays cases of the wire."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fsm_loop.cli import main
+from tests.wire.parts import raw, says
+
+pytest.importorskip("openai")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Three cases: one as expected, one not, one whose protocol nobody speaks."""
+    cases = {
+        "good": raw(says("Hi."), id="good"),
+        "wrong": raw(says("Ho."), id="wrong"),
+        "strange": raw(says("Hi."), id="strange", protocol="openai-responses"),
+    }
+    for name, each in cases.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(each))
+    return tmp_path
+
+
+@pytest.fixture
+def command(capsys):
+    """The command in this process: its status, what it printed, and what it said beside that."""
+
+    def run(*arguments):
+        status = main(["cases", *map(str, arguments)])
+        return (status, *capsys.readouterr())
+
+    return run
+
+
+def test_a_line_for_each_case(command, folder, monkeypatch):
+    """What is as expected takes a line; what is not is followed by the differences and the path."""
+    monkeypatch.setattr("fsm_loop.testing.wire.connect.WAYS", {"openai-chat": _chat()})
+    status, told, _ = command(folder)
+    lines = told.splitlines()
+
+    assert 1 == status
+    assert lines[0].startswith("ok    good: done, 1 call")
+    assert lines[1].startswith("skip  strange: no provider speaks openai-responses")
+    assert lines[2].startswith("FAIL  wrong: done, 1 call")
+    assert "visible text: 'Ho.', expected 'Hi.'" in lines[3]
+    assert "path: ready.turn_started > " in lines[4]
+    assert "3 cases: 1 as expected, 1 not, 1 skipped" in lines[-1]
+
+
+def _chat():
+    from fsm_loop.testing.wire.connect import openai_chat
+
+    return openai_chat
+
+
+def test_one_object_for_each_case(command, folder):
+    """With --json a program gets all of it, and only what it asks for; all is well where these are."""
+    status, told, _ = command(folder, "--case", "good", "--json")
+
+    assert 0 == status
+    assert [("good", True)] == [(each["id"], each["ok"]) for each in json.loads(told)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nowhere"], "there is no case here"),
+        ([".", "--case", "none"], "there is no case"),
+        ([], "Missing argument"),
+    ],
+)
+def test_a_wrong_use(command, folder, monkeypatch, arguments, sentence):
+    """It is told in one sentence, and the status is 2."""
+    monkeypatch.chdir(folder)
+    status, told, beside = command(*arguments)
+
+    assert (2, "") == (status, told)
+    assert sentence in beside
