@@ -200,7 +200,7 @@ def run_tools(record: Record, event: ModelReplied) -> Did:
         lead="",
         pieces=(),
         nudge="",
-        shape=evolve(record.shape, output_limit=None, less_reasoning=False),
+        shape=record.shape.after_episode(),
     )
     return fresh, tuple(RunTool(fresh.attempt, call) for call in fresh.calls if not call.problem)
 

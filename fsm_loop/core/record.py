@@ -9,7 +9,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any
 
-from attrs import field, fields, frozen
+from attrs import evolve, field, fields, frozen
 
 from fsm_loop.config import LoopConfig
 from fsm_loop.core import counters
@@ -40,6 +40,12 @@ class Shape:
     limits: tuple[tuple[int, int], ...] = ()
     unstreamed: frozenset[int] = frozenset()
     without: frozenset[tuple[int, str]] = frozenset()
+
+    def after_episode(self) -> Shape:
+        """The shape without what dies with the episode that asked for it."""
+        if self.output_limit is None and not self.less_reasoning:
+            return self
+        return evolve(self, output_limit=None, less_reasoning=False)
 
     def limit_for(self, provider: int, config: LoopConfig) -> int | None:
         """The output limit to ask this provider for, in tokens; None leaves it to the provider."""

@@ -42,6 +42,9 @@ class ModelCalls:
         self._models = models
         self._means = means
         self._specs = tuple(means.tools.specs())
+        self._streamless = {
+            place for place, model in enumerate(models) if isinstance(model, Streams) and not model.streams
+        }
         self._names = {spec.name for spec in self._specs}
         self._reading: Reading | None = None
         self._used_ids: set[str] = set()
@@ -80,8 +83,7 @@ class ModelCalls:
 
     def _as_asked(self, request: Request) -> Request:
         """The request as this model is asked: one that does not stream is never asked to."""
-        model = self._models[request.provider]
-        return evolve(request, stream=False) if isinstance(model, Streams) and not model.streams else request
+        return evolve(request, stream=False) if request.provider in self._streamless else request
 
     async def _fault_of(self, request: Request, reading: Reading, watched: Watched) -> Fault | None:
         """Read the reply to its end; what went wrong on the way, if anything did."""
@@ -141,8 +143,9 @@ class ModelCalls:
             reply = evolve(reply, tool_calls=(evolve(written, id=f"call_{attempt}_0"),))
         if not reply.tool_calls:
             return reply
-        unique = with_unique_ids(reply, self._used_ids, attempt)
-        return evolve(unique, tool_calls=tuple(map(self._checked_call, unique.tool_calls)))
+        unique = with_unique_ids(reply.tool_calls, self._used_ids, attempt)
+        checked = tuple(map(self._checked_call, unique))
+        return reply if checked == reply.tool_calls else evolve(reply, tool_calls=checked)
 
     def _checked_call(self, call: ToolCall) -> ToolCall:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from attrs import evolve
 
@@ -131,13 +131,13 @@ class Reading:
             self.fault = Fault(FaultKind.STALLED, f"no first token after {self._config.first_token_timeout_s:g} s")
 
 
-def with_unique_ids(reply: Reply, used: set[str], attempt: int) -> Reply:
-    """The reply with each call's id used for the first time in this turn; *used* learns them."""
-    calls = []
-    for number, call in enumerate(reply.tool_calls):
+def with_unique_ids(calls: Iterable[ToolCall], used: set[str], attempt: int) -> tuple[ToolCall, ...]:
+    """The calls with each id used for the first time in this turn; *used* learns them."""
+    unique = []
+    for number, call in enumerate(calls):
         fresh = call
         while fresh.id in used:
             fresh = evolve(call, id=f"{fresh.id}_{attempt}_{number}")
         used.add(fresh.id)
-        calls.append(fresh)
-    return evolve(reply, tool_calls=tuple(calls)) if calls else reply
+        unique.append(fresh)
+    return tuple(unique)

@@ -198,7 +198,7 @@ def test_invalid_calls_stand_among_the_valid_ones():
     results = said_by(driven.result, "tool")
 
     assert ["rested 1", "rested 2"] == [results[0], results[3]]
-    assert "no tool named 'nothing'" in results[1]
+    assert "no such tool: 'nothing'" in results[1]
     assert "invalid arguments" in results[2]
     assert_paired(driven.result)
 

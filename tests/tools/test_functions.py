@@ -146,16 +146,20 @@ PROBLEMS = [
     ("bare", "", ""),
     ("bare", "  ", ""),
     ("bare", "{}", ""),
-    ("convert", '{"length": "long", "unit": "m"}', "invalid arguments for convert: Expected `float`, got `str` - at `[$].length`"),
+    (
+        "convert",
+        '{"length": "long", "unit": "m"}',
+        "invalid arguments for convert: Expected `float`, got `str` - at `[$].length`",
+    ),
     ("convert", '{"length": 1, "unit": "mile"}', "invalid arguments for convert: Invalid enum value 'mile'"),
     ("convert", '{"length": 1}', "missing required field `unit`"),
     ("convert", '{"length": 1, "unit": "m", "colour": "red"}', "unknown field `colour`"),
     ("bare", "[]", "they are not a JSON object: '\\[\\]'"),
     ("bare", "{", "they are not a JSON object: '{'"),
     ("bare", "null", "they are not a JSON object: 'null'"),
-    ("bear", "{}", r"no tool named 'bear'; the tools are: convert, bare, fetch\. Did you mean 'bare'\?"),
+    ("bear", "{}", r"no such tool: 'bear'; the tools are: convert, bare, fetch\. Did you mean 'bare'\?"),
     ("xyzzy", "{}", r"the tools are: convert, bare, fetch\.$"),
-    ("", "{}", "no tool named ''"),
+    ("", "{}", "no such tool: ''"),
 ]
 
 
@@ -170,9 +174,7 @@ def test_a_call_is_checked_before_it_is_run(name, arguments, text):
 
 def test_without_tools_every_call_is_a_problem():
     """The model is told that there are none."""
-    assert "no such tool: 'x'; there are no tools in this turn" == FunctionTools([]).problem(
-        ToolCall("c", "x")
-    )
+    assert "no such tool: 'x'; there are no tools in this turn" == FunctionTools([]).problem(ToolCall("c", "x"))
 
 
 def test_deep_arguments_are_a_problem_and_no_crash():

@@ -10,8 +10,8 @@ from attrs import define, field, frozen
 
 # A result looks like an error where one of these words stands: two of the protocols have no flag for it.
 _ERROR = re.compile(
-    r"error|fail|interrupt|cancel|abort|timed? ?out|not (?:found|exist|executed|available)|no such|unknown|invalid|truncat"
-    r"|skipp|denied",
+    r"error|fail|interrupt|cancel|abort|timed? ?out|not (?:found|exist|executed|available)|no such|unknown|invalid"
+    r"|truncat|skipp|denied",
     re.IGNORECASE,
 )
 
