@@ -19,13 +19,18 @@ from fsm_loop.testing.wire.connect import WAYS, Close, Endpoint
 from fsm_loop.testing.wire.scripted import PlainCompactor, config_of, messages_of, tool_of
 from fsm_loop.testing.wire.server import WireServer
 from fsm_loop.testing.wire.story import Story
-from fsm_loop.testing.wire.virtual import LoopClock, run_virtual
+from fsm_loop.testing.wire.threaded import ThreadedServer
+from fsm_loop.testing.wire.virtual import LoopClock, ScaledClock, run_virtual
 from fsm_loop.testing.wire.words import FAULTS, OUTCOMES, REASONS
 
 LONGEST_S = 20_000.0  # virtual seconds after which a case is taken to have no end
 SETTLES_S = 0.5  # virtual seconds for closed connections to be seen by the server
 
+SCALE = 0.01  # real seconds that a virtual one takes where time is not virtual
+LOOKS_S = 0.005  # real seconds between two looks at what a server in a thread has told
+
 Parts = Mapping[str, Any]
+Server = WireServer | ThreadedServer
 
 
 @frozen
@@ -54,12 +59,18 @@ def play(case: Case) -> Played:
     return run_virtual(lambda: Player(case, LoopClock()).run())
 
 
+def play_scaled(case: Case, backend: str = "trio", scale: float = SCALE) -> Played:
+    """Play the case in real time that is scaled down, on *backend*; its server is in a thread of its own."""
+    return anyio.run(Player(case, ScaledClock(scale), scale).run, backend=backend)
+
+
 class Player:
     """One run of a case: turns, one after the other, and whoever speaks during them."""
 
-    def __init__(self, case: Case, clock: Clock) -> None:
+    def __init__(self, case: Case, clock: Clock, scale: float | None = None) -> None:
         self._case = case
         self._clock = clock
+        self._scale = scale  # of real time; None in a virtual loop
         self._executed: list[dict[str, Any]] = []
         tools = case.setup["tools"]
         self._story = Story(frozenset(each["name"] for each in tools), self._heard)
@@ -75,23 +86,37 @@ class Player:
 
     async def run(self) -> Played:
         """Play, and say what came of it."""
-        async with WireServer(self._case, tell=self._story.tell) as server:
+        async with self._served() as server:
             connected = self._connected(server)
             began_at = self._clock.now()
             results: list[TurnResult] = []
             try:
-                with anyio.move_on_after(LONGEST_S):
+                with anyio.move_on_after(LONGEST_S * (self._scale or 1)):
                     async with anyio.create_task_group() as group:
                         group.start_soon(self._direct, group)
+                        if isinstance(server, ThreadedServer):
+                            group.start_soon(self._listen, server)
                         await self._turns(self._loop([model for model, _ in connected]), results)
                         group.cancel_scope.cancel()
                 seconds = self._clock.now() - began_at
-                await anyio.sleep(SETTLES_S)
+                await anyio.sleep(SETTLES_S if self._scale is None else LOOKS_S * 10)
                 stand = server.open_connections
             finally:
                 for _, close in connected:
                     await close()
             return self._played(results, server, seconds, stand)
+
+    def _served(self) -> Server:
+        if self._scale is None:
+            return WireServer(self._case, tell=self._story.tell)
+        return ThreadedServer(self._case, self._scale)
+
+    async def _listen(self, server: ThreadedServer) -> None:
+        """Take what the server's thread has told; nothing of a loop may be touched from there."""
+        while True:
+            while server.told:
+                self._story.tell(server.told.popleft())
+            await anyio.sleep(LOOKS_S)
 
     def _loop(self, models: Sequence[Model]) -> Loop:
         return Loop(
@@ -105,7 +130,7 @@ class Player:
             chance=SeededChance(),
         )
 
-    def _connected(self, server: WireServer) -> list[tuple[Model, Close]]:
+    def _connected(self, server: Server) -> list[tuple[Model, Close]]:
         connect = WAYS[self._case.protocol]
         given = self._case.setup
         keys = _keys(given.get("credentials") or ["key"])
@@ -195,7 +220,7 @@ class Player:
 
     # ------------------------------------------------------------ the end
 
-    def _played(self, results: list[TurnResult], server: WireServer, seconds: float, stand: int) -> Played:
+    def _played(self, results: list[TurnResult], server: Server, seconds: float, stand: int) -> Played:
         last = results[-1] if results else None
         usage = {
             "input": sum(each.usage.input_tokens for each in results),
