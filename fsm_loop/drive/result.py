@@ -74,7 +74,7 @@ class TurnResult:
             words.append(f"asked by {self.issuer}" + (f" ({self.reason})" if self.reason else ""))
         if self.exhausted is not None:
             spent = self.exhausted
-            words.append(f"{spent.counter} was spent ({spent.value:g} of {spent.cap:g})")
+            words.append(_told(spent))
         if self.fault is not None:
             words.append(self.fault.sentence)
         return "; ".join(words) + "."
@@ -84,6 +84,12 @@ class TurnResult:
         if self.outcome != "completed":
             raise TurnFailed(self)
         return self
+
+
+def _told(spent: Spent) -> str:
+    if spent.cap == 0:
+        return f"{spent.counter} is set to 0"
+    return f"{spent.counter} was spent ({spent.value:g} of {spent.cap:g})"
 
 
 def entry_of(seq: int, decision: Decision) -> Entry:

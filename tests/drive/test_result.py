@@ -14,7 +14,7 @@ ENDS = {
     "completed": ([says("four")], {}, "The turn ended as completed in state streaming."),
     "partial": (
         [says("fo", finish=Finish.LENGTH)], {"continuations": 0},
-        "The turn ended as partial in state truncated; continuations was spent (0 of 0).",
+        "The turn ended as partial in state truncated; continuations is set to 0.",
     ),
     "refused": (
         [says("no", finish=Finish.REFUSED)], {},
@@ -24,7 +24,7 @@ ENDS = {
         [fails(FaultKind.QUOTA_SPENT, "no credit")], {},
         "The turn ended as failed in state calling; the account's quota or credit is spent: no credit.",
     ),
-    "exhausted": ([says("four")], {"max_requests": 0}, "The turn ended as exhausted in state grace; requests was spent (0 of 0)."),
+    "exhausted": ([says("four")], {"max_requests": 0}, "The turn ended as exhausted in state grace; requests is set to 0."),
 }  # fmt: skip
 
 
