@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from fsm_loop.cli.cases import cases
+from fsm_loop.cli.check import check
 from fsm_loop.cli.options import Provider, RunOptions, View
 from fsm_loop.cli.stops import Status, Stop, stop_of
 from fsm_loop.errors import FsmLoopError
@@ -21,6 +22,7 @@ UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.command()(cases)
+app.command()(check)
 
 
 def run_command(arguments: Sequence[str] | None = None) -> int:

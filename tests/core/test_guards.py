@@ -46,9 +46,9 @@ FULL = LoopConfig(max_output_tokens=1500, output_ceiling_tokens=1500)
 OVERFULL = LoopConfig(max_output_tokens=1600, output_ceiling_tokens=1500)
 
 
-def cut(text: str = "", *calls, **facts):
+def cut(text: str = "", *calls, finish=Finish.LENGTH, **facts):
     """A record whose reply was cut."""
-    return known(cut=Reply(text, calls, finish=Finish.LENGTH), **facts)
+    return known(cut=Reply(text, calls, finish=finish), **facts)
 
 
 # fmt: off
@@ -56,6 +56,7 @@ ANSWERS = [
     (g.was_cut,          HERE, replied("It is", finish=Finish.LENGTH),           YES),
     (g.was_cut,          HERE, replied("", ADD, finish=Finish.LENGTH),           YES),
     (g.was_cut,          HERE, replied("It is", finish=None),                    YES),
+    (g.was_cut,          HERE, replied("It is", finish=Finish.WINDOW_FULL),      YES),
     (g.was_cut,          HERE, replied("", CUT, finish=Finish.TOOL_CALLS),       YES),
     (g.was_cut,          HERE, replied("", ADD, CUT, finish=Finish.STOP),        YES),
     (g.was_cut,          HERE, replied("It is."),                                NO),
@@ -128,6 +129,7 @@ ANSWERS = [
     (g.room_to_grow,     cut(config=ROOMY), judged(),                            YES),
     (g.room_to_grow,     cut(), judged(),                                        YES),
     (g.room_to_grow,     cut(config=FULL), judged(),                             NO),
+    (g.room_to_grow,     cut(config=ROOMY, finish=Finish.WINDOW_FULL), judged(), NO),
     (g.room_to_grow,     cut(config=OVERFULL), judged(),                         NO),
     (g.room_to_grow,     cut(config=ROOMY, shape=Shape(1500)), judged(),         NO),
     (g.room_to_grow,     cut(config=ROOMY, shape=Shape(limits=((0, 1000),))), judged(), NO),
@@ -138,6 +140,7 @@ ANSWERS = [
     (g.makes_progress,   cut("It is", pieces=("Well, ",)), judged(),             YES),
     (g.makes_progress,   cut(" It is", pieces=("It is ", "and so")), judged(),   NO),
     (g.makes_progress,   cut(LOOP), judged(),                                    NO),
+    (g.makes_progress,   cut("It is", finish=Finish.WINDOW_FULL), judged(),      NO),
     (g.only_reasoned,    known(cut=Reply(reasoning="Hm.")), judged(),            YES),
     (g.only_reasoned,    cut(" \n"), judged(),                                   YES),
     (g.only_reasoned,    cut("It is"), judged(),                                 NO),

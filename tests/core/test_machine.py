@@ -13,7 +13,7 @@ from fsm_loop.core import counters as c
 from fsm_loop.core import effects, events
 from fsm_loop.core import guards as g
 from fsm_loop.core.counters import COUNTERS, Counter, Occasion
-from fsm_loop.core.effects import Effect
+from fsm_loop.core.effects import CallModel, Effect
 from fsm_loop.core.events import (
     Event,
     InterruptAsked,
@@ -21,25 +21,16 @@ from fsm_loop.core.events import (
     RebuildAsked,
     SteerGiven,
     TimerFired,
-    ToolReturned,
     TurnStarted,
 )
 from fsm_loop.core.guards import Left, left
 from fsm_loop.core.machine import ALIVE, PAGE, TABLE, State
 from fsm_loop.core.rows import Line, Page, line, name_of_guard, problems
 from fsm_loop.errors import PageError
-from tests.core import graph
+from fsm_loop.prove.loops import PENDING, certificate
+from fsm_loop.prove.places import asks, edges_of
 from tests.core.test_rows import EXAMPLES
-
-
-def asks() -> graph.Asks:
-    """The effects that each row asks for, as its examples show."""
-    told: graph.Asks = {}
-    for example in EXAMPLES:
-        kinds = [type(effect) for effect in example.effects if type(effect) in graph.ANSWERS]
-        for _, name in example.cases():
-            assert told.setdefault(name, list(dict.fromkeys(kinds))) == list(dict.fromkeys(kinds)), name
-    return told
+from tests.prove.broken import unchecked
 
 
 def kinds(base: type, module: ModuleType) -> set[type]:
@@ -84,12 +75,12 @@ def test_no_row_asks_more_than_an_earlier_one():
 
 def test_every_state_is_reached():
     """From the first state there is a way to every other."""
-    assert set(State) == {edge.there.state for edge in graph.edges_of(PAGE, asks())} | {PAGE.start}
+    assert set(State) == {edge.there.state for edge in edges_of(PAGE)} | {PAGE.start}
 
 
 def test_every_row_can_be_tried():
     """Each row begins where its event can come, given what is waited for there."""
-    tried = {edge.row.name for edge in graph.edges_of(PAGE, asks())}
+    tried = {edge.row.name for edge in edges_of(PAGE)}
 
     assert {row.name for row in PAGE.rows} == tried
 
@@ -97,7 +88,7 @@ def test_every_row_can_be_tried():
 def test_what_is_waited_for_is_listed():
     """Wherever a turn can be, each answer that can come and each word that can be said has a row."""
     groups = PAGE.groups()
-    places = {edge.there for edge in graph.edges_of(PAGE, asks())}
+    places = {edge.there for edge in edges_of(PAGE)}
     words = {each for each in kinds(Event, events) if not issubclass(each, PortEvent)} - {TurnStarted}
 
     assert [] == [
@@ -181,32 +172,29 @@ def test_grace_is_entered_for_its_call():
 
 def test_a_request_goes_out_in_two_states_alone():
     """A call of the model is asked for where a slot was granted, and nowhere else."""
-    callers = {name for name, effects in asks().items() if graph.CallModel in effects}
+    callers = {row.name for row in PAGE.rows if CallModel in asks(row.do)}
 
     assert {row.name for row in PAGE.rows if row.trigger == "slot_granted" and row.to is not State.DONE} == callers
 
 
-@pytest.mark.parametrize("ignored", [None, c.requests], ids=["", "without requests"])
-def test_every_loop_is_counted(ignored):
+@pytest.mark.parametrize("without", [(), (c.requests,)], ids=["", "without requests"])
+def test_every_loop_is_counted(without):
     """Between two words of the user, each way round spends something that no row of that way refills.
 
     Take from each loop the rows that spend what nothing in it refills, again and again: what is left has no loop, but
     for the tools that are waited for, of which each return leaves fewer. The cap on requests is not needed for it.
     """
-    edges = [edge for edge in graph.edges_of(PAGE, asks()) if not graph.is_a_word(edge.row)]
+    certified = certificate(PAGE, without=without)
 
-    layers = list(graph.certificate(PAGE, edges, ignored))
-
-    print(graph.told(layers))  # noqa: T201  # the certificate, for whoever runs this with -s
-    uncounted = [edge for layer in layers for edge in layer.left]
-    assert [(State.TOOL_EXEC, ToolReturned, State.TOOL_EXEC)] == [(e.row.source, e.row.on, e.row.to) for e in uncounted]
-    assert {c.iterations, c.credential_refreshes} <= set(layers[0].spends)
+    assert () == certified.loops
+    assert ["tool_exec.tool_returned"] == [row for each in certified.exempt if each.why is PENDING for row in each.rows]
+    assert {c.iterations, c.credential_refreshes} <= set(certified.parts[0].spends)
 
 
 def test_the_loops_come_apart_in_the_order_of_the_ranks():
     """Rounds hold repairs and episodes, episodes hold passes through the chain, those hold retries, and they slots."""
-    edges = [edge for edge in graph.edges_of(PAGE, asks()) if not graph.is_a_word(edge.row)]
-    round_, *inner = [[each.name for each in layer.spends] for layer in graph.certificate(PAGE, edges, c.requests)]
+    parts = certificate(PAGE, without=[c.requests]).parts
+    round_, *inner = [[each.name for each in part.spends] for part in parts]
 
     assert "iterations" == round_[0]
     assert [
@@ -225,11 +213,10 @@ def test_a_loop_that_is_not_counted_is_found():
     page = unchecked(
         tuple(evolve(each, spends=None, brings=()) if each.spends is c.api_retries else each for each in free)
     )
-    edges = [edge for edge in graph.edges_of(page, asks()) if not graph.is_a_word(edge.row)]
 
-    uncounted = {edge.row.name for layer in graph.certificate(page, edges) for edge in layer.left}
+    loops = [{edge.row.name for edge in loop} for loop in certificate(page).loops]
 
-    assert "calling.model_failed.may_retry+api_retries_left" in uncounted
+    assert [{"calling.slot_refused.may_retry+api_retries_left", "backoff.timer_fired"}] == loops
 
 
 def test_every_asked_counter_is_the_one_spent():
@@ -281,23 +268,6 @@ def door(*lines: Line, without: tuple[int, ...] = (), counters=(knocks, pushes),
     """The small machine, with lines before its own and without some of them."""
     kept = tuple(each for place, each in enumerate(DOOR) if place not in without)
     return Page(states=states, start=SHUT, done=GONE, lines=(*lines, *kept), counters=counters)
-
-
-def unchecked(lines: tuple[Line, ...]) -> Page:
-    """The page with other lines, as no rule lets it be made."""
-    page = Page.__new__(Page)
-    rows = tuple(row for each in lines for row in each.rows())
-    facts = {
-        "states": tuple(State),
-        "start": PAGE.start,
-        "done": PAGE.done,
-        "lines": lines,
-        "counters": COUNTERS,
-        "rows": rows,
-    }
-    for name, value in facts.items():
-        object.__setattr__(page, name, value)
-    return page
 
 
 def test_the_small_machine_holds_together():

@@ -102,10 +102,11 @@ def test_what_stops_in_the_middle_is_cut(text):
     assert is_cut(text)
 
 
-def test_arguments_too_deep_to_read_are_malformed():
+@pytest.mark.parametrize("text", [DEEP, '{"a": ' + "9" * 6000 + "}"], ids=["deep", "a number of 6,000 digits"])
+def test_arguments_that_no_reader_can_follow_are_malformed(text):
     """What no reader can follow is no call that can be run, and more of it would not help."""
-    assert not is_cut(DEEP)
-    assert None is arguments_of(ToolCall("c1", "add", DEEP))
+    assert not is_cut(text)
+    assert None is arguments_of(ToolCall("c1", "add", text))
 
 
 @pytest.mark.parametrize(
