@@ -792,7 +792,7 @@ def test_stopped_is_what_ends_a_reply():
 
     assert {
         Finish.STOP: "completed", Finish.LENGTH: "partial", Finish.TOOL_CALLS: "failed", Finish.REFUSED: "refused",
-        Finish.PAUSED: "exhausted",
+        Finish.PAUSED: "exhausted", Finish.WINDOW_FULL: "partial",
     } == outcomes  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from fsm_loop.core.faults import FaultKind
@@ -22,6 +24,8 @@ GOOD = '{"name": "look", "arguments": {"at": "x"}}'
         (Reply(finish=Finish.LENGTH, usage=Usage(1000, 64)), None),  # it thought where nobody sees it
         (Reply(reasoning="Hm", finish=Finish.LENGTH, usage=READ), None),
         (Reply(text="It is", finish=Finish.LENGTH, usage=READ), None),
+        (Reply(finish=Finish.WINDOW_FULL), FaultKind.CONTEXT_TOO_LONG),
+        (Reply(text="It is", finish=Finish.WINDOW_FULL), None),
         (Reply(finish=Finish.STOP, usage=READ), None),
         (Reply(text="I will look.", finish=Finish.TOOL_CALLS), FaultKind.MISSPOKE),
         (Reply(finish=Finish.TOOL_CALLS), FaultKind.MISSPOKE),
@@ -52,6 +56,7 @@ def test_what_a_good_end_hides(reply, expected):
             "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>look\n{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
             "look",
         ),
+        (f"<tool_call>{GOOD}</tool_call>\n<tool_call>{GOOD}</tool_call>", "look"),
         (GOOD, "look"),
         (f"```json\n{GOOD}\n```", "look"),
         ('{"type": "function", "name": "look", "parameters": {"at": "x"}}', "look"),
@@ -59,6 +64,8 @@ def test_what_a_good_end_hides(reply, expected):
         (f"<tool_call>{GOOD.replace('look', 'fly')}</tool_call>", None),
         (f"Write <tool_call>{GOOD}</tool_call> to call a tool.", None),
         (f"Here it is: {GOOD}", None),
+        (f"An example:\n```json\n{GOOD}\n```", None),
+        ("<function=look>{} and so on, as in <b>this</b>", None),
         ('{"name": "look", "arguments": {}, "price": 3}', None),
         ('{"name": "look"}', None),
         ("<tool_call>{nonsense}</tool_call>", None),
@@ -86,3 +93,14 @@ def test_a_call_that_is_written_out(text, expected):
 def test_only_a_whole_answer_is_looked_at(reply):
     """A reply that was cut, or that makes calls, is what it says that it is."""
     assert written_call(reply, TOOLS) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["<function=a>" * 1600, "<function=a></function>" + " " * 19_000 + ">", "{" * 20_000 + "}"]
+)
+def test_no_text_takes_long(text):
+    """However it is made, the text is gone through a few times and no more."""
+    began = time.process_time()
+
+    assert written_call(Reply(text=text, finish=Finish.STOP), TOOLS) is None
+    assert time.process_time() - began < 1

@@ -11,8 +11,6 @@ from attrs import frozen
 
 from fsm_loop.config import LoopConfig
 from fsm_loop.core.effects import SetTimer, Withdrawn
-from fsm_loop.core.messages import AssistantMessage, ToolMessage
-from fsm_loop.drive.edge import typed
 from fsm_loop.drive.notes import Note
 from fsm_loop.drive.result import TurnResult
 from fsm_loop.loop import Loop, RunningTurn
@@ -143,14 +141,13 @@ async def follow(loop: Loop, prompt: Any, clock: VirtualClock, meanwhile: Sequen
 def assert_paired(result: TurnResult) -> None:
     """Each tool call of the messages has exactly one result, right behind it and in order, and the tail is no tool's."""
     open_calls: list[str] = []
-    for message in typed(result.messages):
-        if isinstance(message, ToolMessage):
-            assert open_calls[:1] == [message.call_id]
+    for message in result.messages:  # as they are: reading them would mend them
+        if message["role"] == "tool":
+            assert open_calls[:1] == [message["tool_call_id"]]
             open_calls.pop(0)
             continue
         assert [] == open_calls
-        if isinstance(message, AssistantMessage):
-            open_calls = [call.id for call in message.tool_calls]
+        open_calls = [call["id"] for call in message.get("tool_calls", ())]
     assert [] == open_calls
     assert "tool" != result.messages[-1]["role"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fsm_loop.testing.wire.case import cases_in
-from fsm_loop.testing.wire.connect import why_not
+from fsm_loop.testing.wire.connect import HTTP, SDK, why_not
 from fsm_loop.testing.wire.judge import differences
 from fsm_loop.testing.wire.play import play
 
@@ -29,10 +29,11 @@ def runs():
             yield from (pytest.param(run, id=run.name, marks=marks) for run in case.runs())
 
 
+@pytest.mark.parametrize("way", [HTTP, SDK])
 @pytest.mark.parametrize("case", [*runs()])
-def test_it_ends_as_expected(case):
-    """What came of the case is what a right loop does about it."""
-    assert [] == differences(case, play(case))
+def test_it_ends_as_expected(case, way):
+    """What came of the case is what a right loop does about it, on both ways to the wire."""
+    assert [] == differences(case, play(case, way))
 
 
 def test_few_are_disputed():

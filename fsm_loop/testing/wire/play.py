@@ -15,7 +15,7 @@ from fsm_loop.loop import Loop, RunningTurn
 from fsm_loop.ports import Clock, Model
 from fsm_loop.testing.fakes import SeededChance
 from fsm_loop.testing.wire.case import Case, Received
-from fsm_loop.testing.wire.connect import WAYS, Close, Endpoint
+from fsm_loop.testing.wire.connect import HTTP, WAYS, Close, Endpoint
 from fsm_loop.testing.wire.scripted import PlainCompactor, config_of, messages_of, tool_of
 from fsm_loop.testing.wire.server import WireServer
 from fsm_loop.testing.wire.story import Story
@@ -54,21 +54,22 @@ class Played:
     trail: tuple[Entry, ...] = field(repr=False)
 
 
-def play(case: Case) -> Played:
-    """Play the case to its end, in virtual time."""
-    return run_virtual(lambda: Player(case, LoopClock()).run())
+def play(case: Case, way: str = HTTP) -> Played:
+    """Play the case to its end on this way to the wire, in virtual time."""
+    return run_virtual(lambda: Player(case, LoopClock(), way=way).run())
 
 
-def play_scaled(case: Case, backend: str = "trio", scale: float = SCALE) -> Played:
+def play_scaled(case: Case, backend: str = "trio", scale: float = SCALE, way: str = HTTP) -> Played:
     """Play the case in real time that is scaled down, on *backend*; its server is in a thread of its own."""
-    return anyio.run(Player(case, ScaledClock(scale), scale).run, backend=backend)
+    return anyio.run(Player(case, ScaledClock(scale), scale, way).run, backend=backend)
 
 
 class Player:
     """One run of a case: turns, one after the other, and whoever speaks during them."""
 
-    def __init__(self, case: Case, clock: Clock, scale: float | None = None) -> None:
+    def __init__(self, case: Case, clock: Clock, scale: float | None = None, way: str = HTTP) -> None:
         self._case = case
+        self._way = way
         self._clock = clock
         self._scale = scale  # of real time; None in a virtual loop
         self._executed: list[dict[str, Any]] = []
@@ -146,6 +147,7 @@ class Player:
                     stream=self._case.stream,
                     compat={**config.get("compat", {}), **by_model.get(name, {})},
                     connections=config.get("http_max_connections"),
+                    way=self._way,
                 )
             )
             for name in given["models"]
@@ -161,15 +163,13 @@ class Player:
                     self._story.note(note)
             result = self._turn.result
             results.append(result)
-            word = await self._next_turn(result)
+            word = await self._next_turn()
             if not word:
                 return
             messages = [*result.messages, {"role": "user", "content": word}]
 
-    async def _next_turn(self, result: TurnResult) -> str:
-        """What the user says next: a steer that no request took, or the word that a case still has."""
-        if result.pending_steer and result.outcome != "interrupted":
-            return "\n".join(result.pending_steer)
+    async def _next_turn(self) -> str:
+        """What the user says next; empty where the case has no word left."""
         while self._due_turns and not self._next_word:
             self._words = anyio.Event()
             await self._words.wait()

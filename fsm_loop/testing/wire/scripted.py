@@ -46,11 +46,20 @@ def messages_of(given: Sequence[Parts]) -> list[dict[str, Any]]:
 
 def _message(given: Parts) -> dict[str, Any]:
     message = {name: value for name, value in given.items() if name != "tool_calls"}
+    if isinstance(given.get("content"), list):
+        message["content"] = [_part(part) for part in given["content"]]
     if given.get("tool_calls"):
         message["tool_calls"] = [
             {"id": call["id"], "type": "function", "function": _function(call)} for call in given["tool_calls"]
         ]
     return message
+
+
+def _part(given: Parts) -> Parts:
+    """The part of a message; an image is told as a `data:` URL."""
+    if given.get("type") != "image":
+        return given
+    return {"type": "image_url", "image_url": {"url": f"data:{given['media_type']};base64,{given['data']}"}}
 
 
 def _function(call: Parts) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The server of a case in a thread of its own, in real time that is scaled down: for a loop on trio, or any test."""
+"""The server of a case in a thread of its own, in real time that is scaled down: for trio, and for any test."""
 
 from __future__ import annotations
 

@@ -66,12 +66,13 @@ STATES: Mapping[str, str] = {
 }
 
 FINISHES: Mapping[Finish | None, str] = {
-    Finish.STOP:       "finish_stop",
-    Finish.TOOL_CALLS: "finish_tool_calls",
-    Finish.LENGTH:     "finish_length",
-    Finish.REFUSED:    "finish_content_filter|finish_refusal",
-    Finish.PAUSED:     "finish_pause",
-    None:              "finish_unknown",
+    Finish.STOP:        "finish_stop",
+    Finish.TOOL_CALLS:  "finish_tool_calls",
+    Finish.LENGTH:      "finish_length",
+    Finish.WINDOW_FULL: "finish_context_window",
+    Finish.REFUSED:     "finish_content_filter|finish_refusal",
+    Finish.PAUSED:      "finish_pause",
+    None:               "finish_unknown",
 }
 
 FAULTS: Mapping[FaultKind, str] = {
@@ -147,6 +148,7 @@ ACTIONS: Mapping[str, tuple[str, ...]] = {
     "switch":             ("fallback_selected",),
     "switch_unrepaired":  ("fallback_selected",),
     "go_on":              ("continued",),
+    "resume_paused":      ("continued",),
     "grace_after_tools":  ("budget_exhausted", "grace_started"),
     "grace_after_reply":  ("budget_exhausted", "tool_skipped", "grace_started"),
     "grace_at_once":      ("budget_exhausted", "grace_started"),
