@@ -81,11 +81,11 @@ def needs(kind: RepairKind) -> Needs:
 
 
 def was_cut(record: Record, event: ModelReplied) -> bool:
-    """the reply stops at the output limit, or without terminal evidence, or in the middle of a tool call"""
+    """the reply stops at a limit of its length, or without terminal evidence, or in the middle of a tool call"""
     reply = event.reply
     return (
         reply.finish is None
-        or reply.finish is Finish.LENGTH
+        or reply.finish in (Finish.LENGTH, Finish.WINDOW_FULL)
         or any(is_cut(call.arguments) for call in reply.tool_calls)
     )
 
@@ -197,14 +197,19 @@ def _cut(record: Record) -> Reply:
     return record.cut or Reply()
 
 
+def _has_room(record: Record) -> bool:
+    """Whether the model's window has room: where it has none, no limit and no word gives the reply any."""
+    return _cut(record).finish is not Finish.WINDOW_FULL
+
+
 def call_was_cut(record: Record, event: CutJudged) -> bool:
     """a tool call is in the cut reply"""
     return bool(_cut(record).tool_calls)
 
 
 def room_to_grow(record: Record, event: CutJudged) -> bool:
-    """the output limit can still be raised"""
-    return next_limit(record) > current_limit(record)
+    """the output limit can still be raised, and it is what the reply ran into"""
+    return _has_room(record) and next_limit(record) > current_limit(record)
 
 
 def text_was_cut(record: Record, event: CutJudged) -> bool:
@@ -213,8 +218,8 @@ def text_was_cut(record: Record, event: CutJudged) -> bool:
 
 
 def makes_progress(record: Record, event: CutJudged) -> bool:
-    """the text says something new: it is no repetition, of itself or of a piece before it"""
-    return not says_again(record) and not repeats(_cut(record).text)
+    """the text says something new, no repetition of itself or of a piece before it, and there is room for more"""
+    return _has_room(record) and not says_again(record) and not repeats(_cut(record).text)
 
 
 def only_reasoned(record: Record, event: CutJudged) -> bool:

@@ -96,6 +96,7 @@ class Finish(StrEnum):
 
     STOP = "stop"
     LENGTH = "length"
+    WINDOW_FULL = "window_full"
     TOOL_CALLS = "tool_calls"
     REFUSED = "refused"
     PAUSED = "paused"
@@ -168,7 +169,7 @@ def is_cut(arguments: str) -> bool:
         json.loads(arguments)
     except json.JSONDecodeError as error:
         return _stops_at_the_end(error)
-    except RecursionError:
+    except (RecursionError, ValueError):  # nested too deeply, or a number of thousands of digits
         return False
     return False
 

@@ -19,6 +19,11 @@ from fsm_loop.ports import CallDelta, Delta, Meta, ReasoningDelta, Stopped, Text
 from fsm_loop.providers.classify import fault_of_body
 
 DONE = "[DONE]"
+# The names in a chunk that tell of no fault.
+_PLAIN = frozenset(
+    ("id", "object", "created", "model", "choices", "usage", "service_tier", "system_fingerprint", "obfuscation")
+)
+_decode = msgspec.json.Decoder().decode
 _ABSURD = 1e12  # no count and no price is near it
 
 FINISHES: Mapping[str, Finish] = {
@@ -47,7 +52,7 @@ FAILURES: Mapping[str, FaultKind] = {
 def parsed(text: str) -> Any:
     """The JSON value of the text, lone surrogates made U+FFFD, raw control characters borne; raises ValueError."""
     try:
-        return msgspec.json.decode(text)
+        return _decode(text)
     except (ValueError, RecursionError):
         return _parsed_leniently(text)
 
@@ -162,11 +167,12 @@ class ChatDecoder:
     """One reply while it is read: feed it a stream's events, or one whole body.
 
     Text of a refusal is shown as the reply's text, so that a person can read why, and the reply ends as refused
-    whatever its finish reason says. `ended` is true once there is terminal evidence.
+    whatever its finish reason says. `ended` is true once there is terminal evidence, `done` behind `[DONE]`.
     """
 
     def __init__(self, request_id: str = "", *, cumulative: bool = False) -> None:
         self.ended = False
+        self.done = False
         self._so_far: dict[str, str] | None = {} if cumulative else None
         self._request_id = request_id
         self._introduced = False
@@ -176,17 +182,22 @@ class ChatDecoder:
     def event(self, name: str, data: str) -> list[Delta]:
         """The deltas of one server-sent event; raises ModelError where it tells of a fault, or of nothing at all."""
         if data == DONE:
+            self.done = True
             return self._done()
         try:
             value = parsed(data)
         except ValueError:
             return self._broken(name, data)
+        if value is None:  # there are gateways that keep a connection alive so
+            return []
         if name == "error" and not (isinstance(value, dict) and "error" in value):
             raise ModelError(fault_of_body({"error": value}))
         return self.chunk(value)
 
     def chunk(self, value: Any) -> list[Delta]:
         """The deltas of one chunk; raises ModelError where it tells of a fault, or has no shape that can be read."""
+        if self._introduced and self._so_far is None and (text := _only_text(value)):
+            return [TextDelta(text)]
         value = _body(value)
         choice, usage = _choice(value), _usage(value.get("usage"))
         said: list[Delta] = []
@@ -274,6 +285,21 @@ class ChatDecoder:
     def _stopped(self, finish: Finish) -> list[Delta]:
         self.ended = True
         return [Stopped(Finish.REFUSED if self._refused else finish)]
+
+
+def _only_text(value: Any) -> str:
+    """The text of a chunk that says nothing else, as nearly every one does; else empty."""
+    if value.__class__ is not dict or not _PLAIN.issuperset(value) or value.get("usage"):
+        return ""
+    choices = value.get("choices")
+    if choices.__class__ is not list or len(choices) != 1 or choices[0].__class__ is not dict:
+        return ""
+    choice = choices[0]
+    delta = choice.get("delta")
+    if delta.__class__ is not dict or len(delta) != 1 or choice.get("index") or choice.get("finish_reason"):
+        return ""
+    text = delta.get("content")
+    return text if text.__class__ is str and value.get("object") != "error" else ""
 
 
 def _news(delta: Mapping[str, Any], so_far: dict[str, str]) -> Mapping[str, Any]:

@@ -1,13 +1,17 @@
-"""Bytes of a Chat Completions reply, as deltas, whatever the answer turns out to be. Pure: any transport feeds it."""
+"""Bytes of a reply, as deltas, whatever the answer turns out to be. Pure: any transport feeds it.
+
+What an event or a body means is the decoder's affair, one for each protocol.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
 from fsm_loop.core.faults import Fault, FaultKind
 from fsm_loop.errors import ModelError
 from fsm_loop.ports import Delta
-from fsm_loop.providers.chat_decode import DONE, ChatDecoder, parsed
+from fsm_loop.providers.chat_decode import ChatDecoder, parsed
 from fsm_loop.providers.said import said_in, short
 from fsm_loop.providers.sse import EventTooLarge, SseDecoder, SseEvent
 
@@ -19,17 +23,34 @@ _BODY, _PAGE = b"{[", b"<"
 _OF_EVENTS = (b":", b"data", b"event", b"id", b"retry", b"error")
 
 
-class ChatReader:
+class Decoder(Protocol):
+    """What a protocol makes of one reply; `done` is true when nothing more can come that counts."""
+
+    @property
+    def done(self) -> bool:
+        """Whether the rest of the stream says nothing."""
+        ...
+
+    def event(self, name: str, data: str) -> Sequence[Delta]:
+        """The deltas of one event of a stream; raises ModelError."""
+        ...
+
+    def whole(self, value: Any) -> Sequence[Delta]:
+        """The deltas of a reply that came in one body; raises ModelError."""
+        ...
+
+
+class ReplyReader:
     """One reply while it is read.
 
     Whether it is a stream of events, one JSON body or a page of HTML is seen in its first byte, for content types lie
     and gateways stream, or do not, against what was asked. `done` is true when nothing more can come that counts.
     """
 
-    def __init__(self, request_id: str = "", *, streamed: bool = True, cumulative: bool = False) -> None:
+    def __init__(self, decoder: Decoder, *, streamed: bool = True) -> None:
         self.done = False
         self._streamed = streamed
-        self._decoder = ChatDecoder(request_id, cumulative=cumulative)
+        self._decoder = decoder
         self._events = SseDecoder()
         self._head = b""  # how it begins, while nothing has been heard
         self._body: list[bytes] | None = None
@@ -52,7 +73,7 @@ class ChatReader:
             return
         for event in self._events.end():
             yield from self._last(event)
-        if not self._heard and self._head.strip(_BEFORE) and not self._head.strip(_BEFORE).startswith(_OF_EVENTS):
+        if not self._heard and not _may_be_events(self._head.strip(_BEFORE)):
             raise ModelError(Fault(FaultKind.MALFORMED, f"the reply is no event stream: {_shown(self._head)}"))
         if not self._heard and not self._streamed:
             raise ModelError(Fault(FaultKind.MALFORMED, "the reply is empty"))
@@ -81,12 +102,13 @@ class ChatReader:
             events = self._events.feed(chunk)
         except EventTooLarge as error:
             raise ModelError(Fault(FaultKind.MALFORMED, str(error))) from error
-        for event in events:
+        decoder = self._decoder
+        for name, data in events:
             if self.done:
                 return
             self._heard = True
-            yield from self._decoder.event(*event)
-            self.done = event.data == DONE
+            yield from decoder.event(name, data)
+            self.done = decoder.done
 
     def _last(self, event: SseEvent) -> Iterator[Delta]:
         """An event that only the end of the body completed; one that is cut off is none."""
@@ -109,6 +131,18 @@ class ChatReader:
                 Fault(FaultKind.MALFORMED, f"the reply is not JSON: {short(what)[:SHOWN_CHARS]}")
             ) from None
         yield from self._decoder.whole(value)
+
+
+class ChatReader(ReplyReader):
+    """One reply of Chat Completions while it is read."""
+
+    def __init__(self, request_id: str = "", *, streamed: bool = True, cumulative: bool = False) -> None:
+        super().__init__(ChatDecoder(request_id, cumulative=cumulative), streamed=streamed)
+
+
+def _may_be_events(head: bytes) -> bool:
+    """Whether a body that begins so, and ended before its first event did, was a stream of events."""
+    return head.startswith(_OF_EVENTS) or any(each.startswith(head) for each in _OF_EVENTS)
 
 
 def _shown(head: bytes) -> str:

@@ -1,7 +1,8 @@
 """Whatever fails on the way to a provider, as a fault in our words: two tables, each read from the top.
 
-`RULES` are for what a provider says, `EXCEPTIONS` for what the SDK, httpx, httpx2, ssl and the system raise. The first
-line that fits decides, so what is more special stands above what is more general, and each line says why it is there.
+`RULES` are for what a provider says, `EXCEPTIONS` for what SDKs, aiohttp, httpx, httpx2, ssl and the system raise. The
+first line that fits decides, so what is more special stands above what is more general, and each line says why it is
+there.
 Exceptions are known by their names, so that nothing has to be installed to be recognised.
 """
 
@@ -24,6 +25,7 @@ K = FaultKind
 HEADERS_WITH_ID = ("x-request-id", "request-id", "x-amzn-requestid", "cf-ray")
 SMALLEST_OUTPUT_TOKENS = 256  # an output limit below it helps nobody: the prompt is too long then
 MAX_CHAIN = 16
+LONGEST_NUMBER = 18  # digits of a limit that is told
 TOO_LARGE = 413
 
 
@@ -51,7 +53,7 @@ ANY: frozenset[int] = frozenset()
 ASKED = _of(NO_STATUS, 400, 404, 413, 415, 422, 500, 501, 502, 503)
 BUSY = _of(NO_STATUS, 400, 403, 429, 500, 502, 503, 529)
 MONEY = _of(NO_STATUS, 400, 402, 403, 404, 429)
-ALL_4XX, ALL_5XX = frozenset(range(400, 500)), frozenset(range(500, 600))
+ALL_3XX, ALL_4XX, ALL_5XX = (frozenset(range(first, first + 100)) for first in (300, 400, 500))
 
 # fmt: off
 RULES: tuple[Rule, ...] = (
@@ -83,10 +85,12 @@ RULES: tuple[Rule, ...] = (
     Rule(K.MODEL_NOT_FOUND,       _of(410),                  None,             "the plain meaning of 410: gone"),
     Rule(K.QUOTA_SPENT,           _of(402),                  None,             "the plain meaning of 402"),
     Rule(K.ACCESS_DENIED,         _of(403, 407, 451, 511),   None,             "a fresh key of the same account changes nothing"),
+    Rule(K.ACCESS_DENIED,         _of(NO_STATUS),            w.FORBIDDEN,      "the same, told inside a stream"),
     Rule(K.TIMEOUT,               _of(408),                  None,             "the provider waited too long, for the request or for itself"),
     Rule(K.OVERLOADED,            _of(409, 425, 503, 529),   None,             "a lock or a queue that is free again in a while"),
     Rule(K.DROPPED,               _of(499),                  None,             "a proxy took this side to be gone"),
     Rule(K.BAD_REQUEST,           ALL_4XX | _of(501, 505),   None,             "the same request is refused again"),
+    Rule(K.BAD_REQUEST,           ALL_3XX,                   None,             "the server is elsewhere: base_url is to say where"),
     Rule(K.SERVER_ERROR,          ALL_5XX,                   None,             "the provider's own fault, or a gateway's"),
     Rule(K.BAD_REQUEST,           _of(NO_STATUS),            w.PLAINLY_BAD,    "no status, but words that say what a 400 would"),
     Rule(K.SERVER_ERROR,          ANY,                       None,             "a failure that says nothing of itself is taken to pass"),
@@ -116,6 +120,13 @@ EXCEPTIONS: tuple[Raised, ...] = (
     Raised("openai.WebSocketQueueFullError",          K.OVERLOADED,          "a socket that takes no more for now"),
     Raised("openai.SubjectTokenProviderError",        K.NOT_READY,           "the credential could not be had"),
     Raised("openai.OpenAIError",                      K.NOT_READY,           "the client says so of itself: no key, two kinds of key, an old API"),
+    Raised("anthropic.APIStatusError",                None,                  "Anthropic's SDK is made by the same generator: as above"),
+    Raised("anthropic.APITimeoutError",               None,                  "likewise"),
+    Raised("anthropic.APIConnectionError",            None,                  "likewise"),
+    Raised("anthropic.APIResponseValidationError",    K.MALFORMED,           "likewise"),
+    Raised("anthropic.APIError",                      None,                  "likewise"),
+    Raised("anthropic.RetryableError",                K.SERVER_ERROR,        "the SDK takes it to pass"),
+    Raised("anthropic.AnthropicError",                K.NOT_READY,           "the client says so of itself: no key, no token of the cloud's"),
     # The transport.
     Raised("httpx.ConnectTimeout",                    K.CONNECT_FAILED,      "no connection in time"),
     Raised("httpx.PoolTimeout",                       K.CONNECT_FAILED,      "no connection was free in time"),
@@ -141,10 +152,28 @@ EXCEPTIONS: tuple[Raised, ...] = (
     Raised("httpcore.ConnectError",                   K.CONNECT_FAILED,      "likewise"),
     Raised("httpcore.NetworkError",                   K.DROPPED,             "likewise"),
     Raised("httpcore.ProtocolError",                  K.DROPPED,             "likewise"),
+    Raised("aiohttp.ConnectionTimeoutError",          K.CONNECT_FAILED,      "no connection in time, or none was free in time"),
+    Raised("aiohttp.ServerTimeoutError",              K.STALLED,             "reading took too long"),
+    Raised("aiohttp.ServerFingerprintMismatch",       K.UNTRUSTED,           "the server is another one than was pinned"),
+    Raised("aiohttp.ClientConnectorError",            K.CONNECT_FAILED,      "refused, unreachable, no such host, a proxy or a handshake that failed"),
+    Raised("aiohttp.ClientConnectionError",           K.DROPPED,             "reset, or closed before a word"),
+    Raised("aiohttp.ContentEncodingError",            K.MALFORMED,           "the body is not compressed as it says"),
+    Raised("aiohttp.DecompressSizeError",             K.MALFORMED,           "the body is a bomb"),
+    Raised("aiohttp.ClientPayloadError",              None,                  "a body that broke off or cannot be unpacked: its cause knows"),
+    Raised("aiohttp.InvalidURL",                      K.BAD_REQUEST,         "an address that is none"),
+    Raised("aiohttp.NonHttpUrlClientError",           K.BAD_REQUEST,         "an address without http or https"),
+    Raised("aiohttp.RedirectClientError",             K.BAD_REQUEST,         "an address that leads nowhere"),
+    Raised("aiohttp.TooManyRedirects",                K.BAD_REQUEST,         "likewise"),
+    Raised("aiohttp.ClientHttpProxyError",            K.CONNECT_FAILED,      "the way there is closed"),
+    Raised("aiohttp.ContentTypeError",                K.MALFORMED,           "the reply is not what was promised"),
+    Raised("aiohttp.ClientError",                     K.DROPPED,             "an answer that is no HTTP, a socket that closed: the connection is lost"),
+    Raised("aiohttp.HttpProcessingError",             K.DROPPED,             "what is wrong with such an answer, where it comes through bare"),
+    Raised("aiohttp.WSMessageTypeError",              K.INTERNAL,            "a message of a socket is read as what it is"),
     Raised("anyio.BrokenResourceError",               K.DROPPED,             "the other side is gone"),
     Raised("anyio.ClosedResourceError",               K.DROPPED,             "this side has closed it"),
     Raised("anyio.EndOfStream",                       K.DROPPED,             "it ended too early"),
     # The system.
+    Raised("builtins.ImportError",                    K.NOT_READY,           "what would speak to this server, or through this proxy, is not installed"),
     Raised("ssl.SSLCertVerificationError",            K.UNTRUSTED,           "found anywhere behind an error, it is the reason"),
     Raised("ssl.SSLError",                            K.CONNECT_FAILED,      "the handshake failed"),
     Raised("socket.gaierror",                         K.CONNECT_FAILED,      "no such host, or nobody to ask"),
@@ -162,7 +191,8 @@ _ROOTS = {"httpx2": "httpx", "httpcore2": "httpcore"}
 def fault_of(error: BaseException, *, now: Now = time.time) -> Fault:
     """The fault that this exception is: what lies behind it decides where it is only a wrapper."""
     chain = [*_chain(error)]
-    untrusted = next((each for each in chain if isinstance(each, ssl.SSLCertVerificationError)), None)
+    hidden = _chain(error, hidden=True)  # httpcore hides what it wraps
+    untrusted = next((each for each in hidden if isinstance(each, ssl.SSLCertVerificationError)), None)
     if untrusted is not None:
         return Fault(K.UNTRUSTED, _told(untrusted))
     wrapped: Fault | None = None
@@ -257,7 +287,7 @@ def _fault(said: Said, *, message: str = "", **facts: Any) -> Fault:
 def _kind_about(parameter: str) -> FaultKind:
     """What a parameter that is not known comes to: the messages, and what has no name, cannot be left out."""
     root = root_of(parameter)
-    if root == "messages":
+    if root in ("messages", "input"):
         return K.HISTORY_REFUSED
     if root == "stream":
         return K.STREAMING_UNSUPPORTED
@@ -273,20 +303,25 @@ def _limit(text: str) -> int | None:
     """The output limit that would be taken: the room beside the prompt where both are told, else the number named."""
     context, prompt = _captured(w.CONTEXT_SIZE, text), _captured(w.PROMPT_SIZE, text)
     if context and prompt:
-        return max(int(context) - int(prompt), 0)
+        return max(_number(context) - _number(prompt), 0)
     named = _captured(w.LIMIT, text)
-    return int(named) if named else None
+    return _number(named) if named else None
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and what lies behind it, outermost first; of a group, its first member."""
+def _number(digits: str) -> int:
+    """The number; of an absurd one, which Python would refuse to read, as much as is absurd enough."""
+    return int(digits[:LONGEST_NUMBER])
+
+
+def _chain(error: BaseException, *, hidden: bool = False) -> Iterator[BaseException]:
+    """The error and what lies behind it, outermost first, *hidden* or not; of a group, its first member."""
     each: BaseException | None = error
     for _ in range(MAX_CHAIN):  # causes may go round
         if each is None:
             return
         yield each
         group = each.exceptions[0] if isinstance(each, BaseExceptionGroup) else None
-        each = group or each.__cause__ or (None if each.__suppress_context__ else each.__context__)
+        each = group or each.__cause__ or (None if each.__suppress_context__ and not hidden else each.__context__)
 
 
 def _wrapped(error: BaseException) -> Fault:
@@ -296,6 +331,8 @@ def _wrapped(error: BaseException) -> Fault:
         return Fault(K.STALLED, _told(error))
     if "APIConnectionError" in names:
         return Fault(K.CONNECT_FAILED, _told(error))
+    if "ClientPayloadError" in names:
+        return Fault(K.DROPPED, _told(error))
     body = getattr(error, "body", None)
     return fault_of_body(body or str(error))
 

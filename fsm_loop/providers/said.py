@@ -148,7 +148,7 @@ def _code(error: Mapping[str, Any]) -> str:
 def _status(error: Mapping[str, Any]) -> int:
     for name in _STATUSES:
         value = error.get(name)
-        number = int(value) if isinstance(value, str) and value.isdecimal() else value
+        number = int(value[:4]) if isinstance(value, str) and value.isdecimal() else value  # more digits are no status
         if isinstance(number, int) and _FIRST_ERROR <= number <= _LAST_ERROR:
             return number
     return NO_STATUS

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024  # of one event, its lines together; no honest chunk of a reply is near it
 
 _BOM = b"\xef\xbb\xbf"
+_NAMED = re.compile(rb"event: ([a-z_.]+)\ndata: ([^\n]+)").fullmatch
 
 
 class SseEvent(NamedTuple):
@@ -49,14 +51,23 @@ class SseDecoder:
         self._after_cr = chunk.endswith(b"\r")
         if b"\r" in chunk:
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        if chunk.endswith(b"\n\n") and not (self._unfinished or self._data or self._name or self._first):
-            return self._whole_events(chunk[:-2])
+        if self._first and not self._unfinished and not _BOM.startswith(chunk[:3]):  # no mark, nor a part of one
+            self._first = False
+        found: list[SseEvent] = []
+        end = -1 if self._data or self._name or self._first else chunk.rfind(b"\n\n")
+        if end >= 0:
+            found = self._whole_events(b"".join((*self._unfinished, chunk[:end])))
+            self._unfinished.clear()
+            self._unfinished_bytes = 0
+            chunk = chunk[end + 2 :]
+            if not chunk:
+                return found
         *lines, rest = chunk.split(b"\n")
         if lines and self._unfinished:
             lines[0] = b"".join((*self._unfinished, lines[0]))
             self._unfinished.clear()
             self._unfinished_bytes = 0
-        found = [event for line in lines if (event := self._line(line)) is not None]
+        found += [event for line in lines if (event := self._line(line)) is not None]
         if rest:
             self._unfinished.append(rest)
             self._unfinished_bytes += len(rest)
@@ -70,6 +81,8 @@ class SseDecoder:
         for block in body.split(b"\n\n"):
             if block.startswith(b"data: ") and b"\n" not in block and len(block) > 6:  # noqa: PLR2004  # the prefix
                 found.append(SseEvent("", block[6:].decode("utf-8", "replace")))
+            elif (named := _NAMED(block)) is not None:
+                found.append(SseEvent(named[1].decode(), named[2].decode("utf-8", "replace")))
             else:
                 lines = (*block.split(b"\n"), b"")
                 found += [event for line in lines if (event := self._line(line)) is not None]

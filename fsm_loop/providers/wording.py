@@ -33,6 +33,8 @@ REFUSED = words(
     r"(?:was|been|is) flagged",
     r"new_sensitive",
     r"prohibited_content",
+    r"\b(?:bio|cyber)\w*_policy",
+    r"policy_violation",
     r"moderation",
 )
 DATA_POLICY = words(r"data policy", r"guardrail")
@@ -48,8 +50,9 @@ COMES_BACK = words(
 MONEY = words(
     r"insufficient[_ ](?:quota|credit|balance|fund)",
     r"exceeded your (?:current|monthly) quota",
-    r"billing[_ ](?:details|hard|not)",
+    r"billing[_ ](?:details|hard|not|error)",
     r"no_usable_credits",
+    r"usage_not_included",
     r"balance_depleted",
     r"payment[_ ]required",
     r"credit balance",
@@ -73,6 +76,7 @@ OVERLOADED = words(
     r"no capacity",
     r"server (?:is )?busy",
     r"insufficient_system_resource",
+    r"slow_down",
     r"loading model",
     r"model is (?:currently )?loading",
     r"temporarily unavailable",
@@ -80,6 +84,7 @@ OVERLOADED = words(
 RATE = words(
     r"throttl",
     r"rate[ _-]?limit",
+    r"usage[_ ]limit",
     r"too many (?:requests|concurrent)",
     r"too many tokens, please",
     r"(?:requests|tokens) per (?:min|hour|day)",
@@ -124,6 +129,8 @@ MEDIA_REFUSED = words(
     rf"{MEDIA}.{{0,80}}{CANNOT}",
     rf"{CANNOT}.{{0,80}}{MEDIA}",
     r"unknown variant .?image",
+    r"(?:invalid|empty|unsupported|download)_(?:base64_)?image",
+    r"\bimage_(?:file_)?(?:too_|parse_|not_found)",
     r"support image input",
 )
 PARAMETER = words(
@@ -140,6 +147,7 @@ PARAMETER = words(
     r"unknown_parameter",
     r"unsupported_value",
     r"extra_forbidden",
+    r"encrypted content is not supported",
 )
 HISTORY = words(
     r"tool_call_ids?",
@@ -155,10 +163,17 @@ HISTORY = words(
     r"function (?:call|response) (?:turn|parts)",
     r"thinking.{0,40}(?:signature|block|must)",
     r"encrypted content",
+    r"encrypted_content",
+    r"no tool (?:output|call) found for function call",
+    r"provided without its required",
+    r"item with id .{0,100}not found",
+    r"duplicate item found",
     r"jinja exception",
     r"empty (?:message|content)",
     r"content (?:field )?(?:is|must be non-?)empty",
     r"non-empty content",
+    r"content blocks must (?:be non-empty|contain non-whitespace)",
+    r"assistant message prefill",
 )
 TOO_LONG = words(
     r"context_length",
@@ -180,14 +195,24 @@ TOO_LONG = words(
     r"(?:request|payload|entity)[_ ](?:body )?too[_ ]large",
     r"exceeds the maximum size",
 )
+FORBIDDEN = words(r"permission_(?:error|denied)")
 NO_SUCH_MODEL = words(
     r"model_not_(?:found|available|supported)",
     r"model\b.{0,120}(?:does not exist|not exist|not found|not available|not a valid|not supported|decommissioned|deprecated)",
     r"(?:no such|invalid|unknown|unsupported) model",
     r"no endpoints found",
     r"invalid_model",
+    r"^model: \S+ not_found_error",
 )
-PLAINLY_BAD = words(r"invalid_request", r"bad_?request", r"invalid_argument", r"invalid_parameter", r"\bvalidation")
+PLAINLY_BAD = words(
+    r"invalid_request",
+    r"bad_?request",
+    r"invalid_argument",
+    r"invalid_parameter",
+    r"invalid_prompt",
+    r"data_residency",
+    r"\bvalidation",
+)
 
 # The output limit that would have been taken, where the text names it.
 LIMIT = words(

@@ -128,7 +128,7 @@ def test_sentences_are_those_of_the_things_themselves():
 
     assert [
         "a tool call is in the cut reply",
-        "the output limit can still be raised",
+        "the output limit can still be raised, and it is what the reply ran into",
         "boosts is under its cap",
     ] == [guard.sentence for guard in row.guards]
     assert (

@@ -205,4 +205,4 @@ def test_the_extras_are_there():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     shown = {extra for names in re.findall(r"'\.\[([\w,]+)\]'", README) for extra in names.split(",")}
 
-    assert {"openai"} <= shown <= set(project["optional-dependencies"])
+    assert {"http"} <= shown <= set(project["optional-dependencies"])

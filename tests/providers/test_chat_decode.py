@@ -341,7 +341,7 @@ def test_model_and_request_are_told_once():
         ("", '{"choices": []}\n{"choices":[{"del', FaultKind.MALFORMED, "not JSON"),
         ("", "7", FaultKind.MALFORMED, "int"),
         ("", '["a", "b"]', FaultKind.MALFORMED, "list"),
-        ("", "null", FaultKind.MALFORMED, "NoneType"),
+        ("", "true", FaultKind.MALFORMED, "bool"),
     ],
 )
 def test_errors_inside_a_stream(name, data, kind, message):
@@ -351,6 +351,11 @@ def test_errors_inside_a_stream(name, data, kind, message):
 
     assert kind is raised.value.fault.kind
     assert message in raised.value.fault.message
+
+
+def test_a_chunk_that_is_null_says_nothing():
+    """Gateways send one to keep a connection alive."""
+    assert [] == ChatDecoder().event("", "null")
 
 
 def test_chunks_that_no_blank_line_parts():

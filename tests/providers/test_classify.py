@@ -7,6 +7,9 @@ import inspect
 import socket
 import ssl
 
+import aiohttp
+import aiohttp.http_exceptions
+import anthropic
 import anyio
 import httpcore
 import httpcore2
@@ -36,7 +39,7 @@ def told(status, message, headers=None, **error):
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
-        (400, K.BAD_REQUEST), (401, K.CREDENTIAL_EXPIRED), (402, K.QUOTA_SPENT), (403, K.ACCESS_DENIED), (404, K.BAD_REQUEST),
+        (301, K.BAD_REQUEST), (307, K.BAD_REQUEST), (400, K.BAD_REQUEST), (401, K.CREDENTIAL_EXPIRED), (402, K.QUOTA_SPENT), (403, K.ACCESS_DENIED), (404, K.BAD_REQUEST),
         (405, K.BAD_REQUEST), (406, K.BAD_REQUEST), (407, K.ACCESS_DENIED), (408, K.TIMEOUT), (409, K.OVERLOADED),
         (410, K.MODEL_NOT_FOUND), (413, K.CONTEXT_TOO_LONG), (415, K.BAD_REQUEST), (418, K.BAD_REQUEST), (422, K.BAD_REQUEST),
         (425, K.OVERLOADED), (429, K.RATE_LIMITED), (431, K.BAD_REQUEST), (451, K.ACCESS_DENIED), (499, K.DROPPED),
@@ -101,6 +104,7 @@ def test_a_context_that_is_too_long(message, status):
         ("`max_tokens` must be less than or equal to `8192`, the maximum value for `max_tokens`", 8192),
         ("Range of max_tokens should be [1, 8192]", 8192),
         ("max_completion_tokens is too large", None),
+        ("max_tokens must be at most " + "9" * 6000, 10**18 - 1),
         (
             (
                 "'max_tokens' is too large: 8192. This model's maximum context length is 4096 tokens and your request has "
@@ -347,17 +351,25 @@ MODULES = (
     httpx2,
     httpcore,
     httpcore2,
+    aiohttp,
+    aiohttp.http_exceptions,
+    anthropic,
+    anthropic._exceptions,
 )
 RAISED = sorted(
-    {each for module in MODULES for each in classes_of(module) if each.__module__.split(".")[0] in ("openai", "httpx", "httpx2", "httpcore", "httpcore2")}
-    | below(openai.OpenAIError) | below(httpx.HTTPError) | below(httpx2.HTTPError) | below(ssl.SSLError)
+    {each for module in MODULES for each in classes_of(module) if each.__module__.split(".")[0] in ("openai", "anthropic", "aiohttp", "httpx", "httpx2", "httpcore", "httpcore2")}
+    | below(openai.OpenAIError) | below(anthropic.AnthropicError) | below(httpx.HTTPError) | below(httpx2.HTTPError) | below(ssl.SSLError)
     | below(httpx.StreamError) | below(httpx2.StreamError)
-    | {socket.gaierror, TimeoutError, ConnectionResetError, ConnectionRefusedError, BrokenPipeError, OSError},
+    | below(aiohttp.ClientError) | below(aiohttp.http_exceptions.HttpProcessingError)
+    | {socket.gaierror, ImportError, TimeoutError, ConnectionResetError, ConnectionRefusedError, BrokenPipeError, OSError},
     key=lambda each: f"{each.__module__}.{each.__qualname__}",
 )  # fmt: skip
-# What is no failure of a call: warnings, a webhook's signature, and httpcore's word for a pool that is in use.
+# What is no failure of a call: warnings, a webhook's signature, httpcore's word for a pool that is in use, and what
+# aiohttp says to itself of a stream's end and of sockets.
 NO_FAULTS = {
     openai.InvalidWebhookSignatureError,
+    aiohttp.EofStream,
+    aiohttp._websocket.models.WebSocketError,
     httpcore.ConnectionNotAvailable,
     httpcore2.ConnectionNotAvailable,
     *(each for each in RAISED if issubclass(each, Warning)),
@@ -366,7 +378,7 @@ NO_FAULTS = {
 
 @pytest.mark.parametrize("kind", RAISED, ids=lambda each: f"{each.__module__}.{each.__qualname__}")
 def test_every_exception_has_a_line(kind):
-    """Whatever the SDK and both generations of its transport can raise has a line in the table."""
+    """Whatever the SDKs, both generations of their transport, and aiohttp can raise has a line in the table."""
     assert (kind in NO_FAULTS) == (rule_for(kind) is None)
 
 
@@ -380,6 +392,9 @@ def test_the_walk_has_seen_them():
         "httpx.ReadError",
         "httpx2.ReadError",
         "httpx2.SSEError",
+        "anthropic.OverloadedError",
+        "aiohttp.ServerDisconnectedError",
+        "aiohttp.TransferEncodingError",
     } <= names
     assert len(RAISED) > 90
 

@@ -1,4 +1,4 @@
-"""Chat Completions over the SDK's client, against a real server on loopback, on asyncio and on trio."""
+"""Chat Completions on both ways to the wire, against a real server on loopback, on asyncio and on trio."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from fsm_loop import ConfigError, LoopConfig, MissingExtra, ModelError
 from fsm_loop.core.effects import Request
 from fsm_loop.core.faults import FaultKind
 from fsm_loop.core.messages import Finish, MediaPart, TextPart, Usage, UserMessage
-from fsm_loop.ports import Meta, Model, Refreshes, Stopped, TextDelta, ToolSpec
+from fsm_loop.ports import Meta, Model, Refreshes, Stopped, Streams, TextDelta, ToolSpec
 from fsm_loop.providers.openai_chat import CLOSE_S, OpenAIChat
 from fsm_loop.testing import server as s
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("way")]
 
 SECRET = "sk-very-secret-key"
 PATIENT = LoopConfig()
@@ -501,7 +501,32 @@ async def test_the_environments_key(monkeypatch):
 
 
 def test_the_extra_is_missing(monkeypatch):
-    """Without the SDK the error says how to install it."""
-    monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'fsm-loop\[openai\]'"):
+    """Without the extra and without the SDK the error says how to install either."""
+    for name in ("aiohttp", "httpx", "openai"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingExtra, match=r"pip install 'fsm-loop\[http\]' or 'fsm-loop\[openai\]'"):
         OpenAIChat("m", api_key="k")
+
+
+# ---------------------------------------------------------------- servers with habits of their own
+
+
+async def test_text_that_is_told_from_its_beginning_each_time():
+    """A server whose every chunk holds all of the text so far is understood where it is said to be one."""
+    with s.ChatServer([s.stream(s.said("Al"), s.said("Alpha"), STOP)]) as server:
+        async with model_at(server, cumulative=True) as model:
+            assert [TextDelta("Al"), TextDelta("pha"), Stopped(Finish.STOP)] == await deltas_of(model)
+
+
+async def test_a_model_that_does_not_stream_says_so():
+    """The driver asks it for whole replies; any other model is asked for a stream."""
+    with s.ChatServer([]) as server:
+        async with model_at(server, stream=False) as whole, model_at(server) as streamed:
+            assert (False, True) == (whole.streams, streamed.streams)
+            assert isinstance(whole, Streams)
+
+
+def test_a_form_of_ids_that_none_can_have_is_refused():
+    """It is told when the model is made."""
+    with pytest.raises(ConfigError, match="call_id_pattern"):
+        OpenAIChat("m", base_url="http://127.0.0.1:9/v1", call_id_pattern="^[.]{3}$")

@@ -46,6 +46,7 @@ def test_the_message_is_found(body, message):
         ({"error": {"code": "429"}}, 429),
         ({"error": {"status": 400}}, 400),
         ({"error": {"code": 200}}, 0),
+        ({"error": {"code": "4" * 6000}}, 0),
         ({"error": {"code": True}}, 0),
         ({"error": {"code": "rate_limit_exceeded"}}, 0),
         ({"object": "error", "code": 404}, 404),

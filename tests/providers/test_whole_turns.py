@@ -13,7 +13,7 @@ from fsm_loop.ports import TextDelta
 from fsm_loop.providers.openai_chat import OpenAIChat
 from fsm_loop.testing import server as s
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("way")]
 
 CONFIG = LoopConfig(base_delay_s=0, recoveries=0)
 STOP = s.chunk(finish="stop")
