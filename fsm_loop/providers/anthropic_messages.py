@@ -7,14 +7,15 @@ them in `transport`, and what went wrong in `classify`; none of them knows this 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fsm_loop.core.effects import Request
 from fsm_loop.errors import ConfigError
-from fsm_loop.ports import ToolSpec
+from fsm_loop.ports import Delta, ToolSpec
 from fsm_loop.providers.anthropic_decode import MessagesDecoder
 from fsm_loop.providers.anthropic_encode import MAX_TOKENS, MessagesShape, body_of
+from fsm_loop.providers.aws_events import FIRST_BYTE, AwsDecoder
 from fsm_loop.providers.chat_read import ReplyReader
 from fsm_loop.providers.wired import ApiKey, Vendor, WiredModel
 
@@ -26,14 +27,25 @@ __all__ = ["VERSION", "AnthropicMessages"]
 VERSION = "2023-06-01"  # of the protocol: the one that every server of this kind knows
 
 
+class MessagesReader(ReplyReader):
+    """One reply while it is read; Bedrock's stream is known by its first byte."""
+
+    def _begin(self, chunk: bytes) -> Iterator[Delta]:
+        if self._head or not chunk.startswith(FIRST_BYTE):
+            yield from super()._begin(chunk)
+            return
+        self._events, self._heard = AwsDecoder(), True
+        yield from self._stream(chunk)
+
+
 class AnthropicMessages(WiredModel):
     """One model behind one endpoint that speaks Messages; made once, asked for ever, on asyncio or trio.
 
     There are two ways to the wire. Built in (extra `http`): HTTP over aiohttp, on trio over httpx. `proxy` is a proxy's
     address, else those of the environment count; `verify` is an `ssl.SSLContext`, or false for a server that need not
-    prove who it is; `max_connections` bounds the pool. Or `client`, an `anthropic.AsyncAnthropic` of your own, for
-    Vertex, say: it is yours to close, and `base_url`, `headers` and those three are its affair. Where the extra is not
-    installed, but the SDK is, a client of the SDK is made.
+    prove who it is; `max_connections` bounds the pool. Or `client`, an `anthropic.AsyncAnthropic` of your own, or one
+    for Bedrock or Vertex: it is yours to close, and `base_url`, `headers` and those three are its affair. Where the
+    extra is not installed, but the SDK is, a client of the SDK is made.
 
     `api_key` is a key, or a function (async or not) that gives one: it is asked before the first request, and again
     when the key is no longer accepted. Without it ANTHROPIC_API_KEY counts, and ANTHROPIC_BASE_URL where no `base_url`
@@ -88,8 +100,8 @@ class AnthropicMessages(WiredModel):
     def _body(self, request: Request, tools: Sequence[ToolSpec]) -> dict[str, Any]:
         return body_of(request, tools, self._shape)
 
-    def _reader(self, request: Request, request_id: str) -> ReplyReader:
-        return ReplyReader(MessagesDecoder(self._shape.model, request_id), streamed=request.stream)
+    def _reader(self, request: Request, request_id: str) -> MessagesReader:
+        return MessagesReader(MessagesDecoder(self._shape.model, request_id), streamed=request.stream)
 
     def _key_headers(self, key: str) -> dict[str, str]:
         return {"x-api-key": key, "anthropic-version": VERSION}

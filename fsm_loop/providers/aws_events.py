@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from fsm_loop.providers.chat_decode import parsed
 from fsm_loop.providers.fields import mapping, text
-from fsm_loop.providers.sse import MAX_EVENT_BYTES, EventTooLarge, SseEvent
+from fsm_loop.providers.sse import MAX_EVENT_BYTES, EventTooLarge, SseDecoder, SseEvent
 
 FIRST_BYTE = b"\x00"  # of a frame shorter than 16 MB; no text begins so
 _PRELUDE_BYTES, _CHECKSUM_BYTES = 12, 4
@@ -21,16 +21,22 @@ _STRING = 7  # the one type of header that is used
 _LENGTHS = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}  # of the values of the other types, in bytes
 
 
-class AwsDecoder:
+class AwsDecoder(SseDecoder):
     """Turns chunks of bytes into events; a frame that tells of an exception is an event `error`."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._buffer = bytearray()
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
         """The events that these bytes complete; raises EventTooLarge where a frame is none, or too long."""
         self._buffer += chunk
         return [event for frame in self._frames() if (event := _event(frame)) is not None]
+
+    def end(self) -> list[SseEvent]:
+        """Nothing: a frame is whole, or it is none."""
+        self.cut = bool(self._buffer)
+        return []
 
     def _frames(self) -> Iterator[bytes]:
         buffer = self._buffer

@@ -259,6 +259,13 @@ def numbered(events, number):
         pytest.param(doubled, id="every event twice, numbered"),
         pytest.param(lambda events: stripped(changed_ids(events), "output_index", "item_id"), id="no places, other ids"),
         pytest.param(lambda events: [{**each, "output_index": 0} for each in stripped(events, "item_id")], id="one place, no ids"),
+        pytest.param(
+            lambda events: [
+                {**each, "output_index": 0}
+                for each in stripped(without(events, *WHOLE, "output_item.added"), "item_id")
+            ],
+            id="one place, no ids, pieces and the end",
+        ),
         pytest.param(lambda events: numbered(events, 0), id="every number is 0"),
         pytest.param(lambda events: numbered(events, 7), id="every number is 7"),
     ],
@@ -293,6 +300,18 @@ def test_two_calls_at_one_place(whole_alone):
     told_whole = [each for each in events if not whole_alone or each["type"] != "response.output_item.added"]
 
     assert ['{"n": 1}', '{"n": 2}'] == [each[2] for each in calls_of(decoded(*told_whole))]
+
+
+def test_pieces_of_two_calls_at_one_place():
+    """Pieces are put to the call whose id they name, before the one at their place."""
+    events = [
+        added(call("")),
+        argued('{"n": 1}'),
+        added(call("", "call_b", item_id="fc_2")),
+        argued('{"n": 2}', "fc_2"),
+    ]
+
+    assert ['{"n": 1}', '{"n": 2}'] == [each[2] for each in calls_of(decoded(*events, ended()))]
 
 
 def test_a_list_that_names_its_items_anew():

@@ -351,6 +351,15 @@ async def test_nothing_speaks_http_on_trio(monkeypatch, anyio_backend):
     assert "pip install 'fsm-loop[http]'" in fault.message
 
 
+async def test_the_key_of_a_given_client_is_not_told():
+    """What a client was made with is as secret as what a model was made with."""
+    with s.ChatServer([s.failure(403, "plain-words-as-a-key is no good")]) as server:
+        async with openai.AsyncOpenAI(api_key="plain-words-as-a-key", base_url=server.base_url) as client:
+            fault = await fault_of(OpenAIChat("m", client=client))
+
+    assert "*** is no good" == fault.message
+
+
 def test_a_client_that_is_none_is_refused():
     """A synchronous client cannot be awaited, and anything else is none."""
     with (
