@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -24,6 +24,8 @@ from fsm_loop.ports import Model
 Tell = Callable[[str], None]
 
 OPENAI_URL = "https://api.openai.com/v1"
+# llama.cpp closes a connection behind each stream without saying so: a request on one that was kept might be lost.
+EACH_ITS_OWN = {"Connection": "close"}
 LOOK_S = 3.0  # how long a server may take to let itself be found before a turn; then the turn's own patience begins
 
 
@@ -43,17 +45,18 @@ def models_for(options: RunOptions, tell: Tell) -> Iterator[tuple[Model, ...]]:
     server = start(progress=tell)
     try:
         embedded = Endpoint(server.model, server.base_url, None)
-        yield tuple(map(_model, (embedded, *fallbacks)))
+        yield (_model(embedded, EACH_ITS_OWN), *map(_model, fallbacks))
     finally:
         server.close()
 
 
-def _model(endpoint: Endpoint) -> Model:
+def _model(endpoint: Endpoint, headers: Mapping[str, str] | None = None) -> Model:
     """The endpoint as a model. All is said to it: what is left unsaid, the SDK would look for in the environment."""
     from fsm_loop.providers.openai_chat import KEYLESS, OpenAIChat
 
     url = endpoint.base_url or OPENAI_URL
-    return OpenAIChat(endpoint.model, base_url=url, api_key=endpoint.key or KEYLESS, name=endpoint.name)
+    key = endpoint.key or KEYLESS
+    return OpenAIChat(endpoint.model, base_url=url, api_key=key, name=endpoint.name, headers=headers)
 
 
 def nobody_at(options: RunOptions) -> str:

@@ -94,6 +94,11 @@ class Bounds:
             self.llm_calls_unasked,
         )
 
+    @property
+    def formula(self) -> str:
+        """The most calls without max_requests, in the names of the config."""
+        return formula()
+
     def plain(self) -> dict[str, Any]:
         """The bounds as data."""
         return {each.name: each.value for each in self.all}

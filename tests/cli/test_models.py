@@ -11,7 +11,8 @@ import pytest
 from fsm_loop.cli.models import models_for, nobody_at
 from fsm_loop.cli.options import Provider, RunOptions
 from fsm_loop.cli.stops import Stop
-from fsm_loop.testing.server import ChatServer
+from fsm_loop.loop import Loop
+from fsm_loop.testing.server import ChatServer, completion
 
 FAR = "http://127.0.0.1:9/v1"
 
@@ -54,6 +55,21 @@ def test_the_embedded_model_is_started_and_stopped(embedded):
 
     assert (["small", "b@127.0.0.1"], True) == (names, running)
     assert (["loading"], [True]) == (told, embedded)
+
+
+def test_no_connection_to_the_embedded_model_is_kept(monkeypatch):
+    """The embedded server closes its connections unsaid, so each request has one of its own; others are kept."""
+    with ChatServer([completion("one"), completion("two")]) as server:
+        embedded = SimpleNamespace(base_url=server.base_url, model="small", close=lambda: None)
+        here = SimpleNamespace(start=lambda progress: embedded)
+        monkeypatch.setitem(sys.modules, "fsm_loop.providers.local", here)
+        for options in (RunOptions(prompt="hi"), RunOptions(prompt="hi", base_url=server.base_url)):
+            with models_for(options, print) as (model,):
+                assert "completed" == Loop(model=model).run_sync("hi").outcome
+        kept = [request.headers.get("connection") for request in server.requests]
+
+    assert "close" == kept[0]
+    assert "close" != kept[1]
 
 
 def test_the_embedded_server_is_stopped_whatever_happens(embedded):

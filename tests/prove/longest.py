@@ -43,12 +43,14 @@ def longest(config, chain, weight, *, rebuilds=True, counted=True):
 
 
 def _heaviest(start, ways):
-    best, stack = {}, [(start, None)]
+    best, entered, stack = {}, set(), [(start, None)]
     while stack:
         at, following = stack.pop()
         if at in best:
             continue
         if following is None:
+            assert at not in entered, f"round and round through {at[0]}"
+            entered.add(at)
             following = list(ways(at))
             stack.append((at, following))
             stack.extend((there, None) for _, there in following if there not in best)
