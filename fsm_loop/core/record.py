@@ -146,9 +146,10 @@ class Record:
 
     def but(self, **changes: Any) -> Record:
         """This record with some of it changed."""
-        facts = dict(zip(_FIELDS, _facts_of(self), strict=True))  # several times as fast as evolve, and hot
-        facts.update(changes)
-        return Record(**facts)
+        facts = list(_facts_of(self))  # several times as fast as evolve, and hot
+        for name, fact in changes.items():
+            facts[_PLACES[name]] = fact
+        return Record(*facts)
 
     def after(self, event: Event) -> Record:
         """The record once *event* is known."""
@@ -193,6 +194,7 @@ class Record:
 
 
 _FIELDS = tuple(each.name for each in fields(Record))
+_PLACES = {name: place for place, name in enumerate(_FIELDS)}
 _facts_of = attrgetter(*_FIELDS)
 
 
