@@ -28,6 +28,11 @@ __all__ = ["CLOSE_S", "KEYLESS", "ApiKey", "OpenAIChat"]
 ACCOUNT = {"OPENAI_ORG_ID": "openai-organization", "OPENAI_PROJECT_ID": "openai-project"}
 
 
+def account_headers() -> dict[str, str]:
+    """The headers of the organization and project that the environment names, as the SDK sends them."""
+    return {name: os.environ[variable] for variable, name in ACCOUNT.items() if os.environ.get(variable)}
+
+
 class OpenAIChat(WiredModel):
     """One model behind one endpoint that speaks Chat Completions; made once, asked for ever, on asyncio or trio.
 
@@ -91,7 +96,7 @@ class OpenAIChat(WiredModel):
             verify=verify,
             max_connections=max_connections,
         )
-        self._account = {name: os.environ[variable] for variable, name in ACCOUNT.items() if os.environ.get(variable)}
+        self._account = account_headers()
 
     def _body(self, request: Request, tools: Sequence[ToolSpec]) -> dict[str, Any]:
         return body_of(request, tools, self._shape)

@@ -6,7 +6,6 @@ what carries them in `transport`, and what went wrong in `classify`; none of the
 
 from __future__ import annotations
 
-import os
 import ssl
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from attrs import evolve
 from fsm_loop.core.effects import Request
 from fsm_loop.ports import ToolSpec
 from fsm_loop.providers.chat_read import ReplyReader
-from fsm_loop.providers.openai_chat import ACCOUNT, OpenAIChat
+from fsm_loop.providers.openai_chat import OpenAIChat, account_headers
 from fsm_loop.providers.openai_responses_decode import ResponsesDecoder
 from fsm_loop.providers.openai_responses_encode import ResponsesShape, body_of
 from fsm_loop.providers.wired import ApiKey, WiredModel
@@ -63,7 +62,7 @@ class OpenAIResponses(WiredModel):
             verify=verify,
             max_connections=max_connections,
         )
-        self._account = {name: os.environ[variable] for variable, name in ACCOUNT.items() if os.environ.get(variable)}
+        self._account = account_headers()
 
     def _body(self, request: Request, tools: Sequence[ToolSpec]) -> dict[str, Any]:
         return body_of(request, tools, self._shape)

@@ -64,7 +64,7 @@ class VirtualClock:
 
     async def _jump_when_idle(self) -> None:
         while True:
-            await _all_others_blocked()
+            await all_others_blocked()
             if self._sleepers and not _thread_at_work():
                 self._now = max(self._now, self._sleepers[0][0])
                 self._wake()
@@ -97,7 +97,8 @@ def _thread_at_work() -> bool:
     return anyio.to_thread.current_default_thread_limiter().borrowed_tokens > 0
 
 
-async def _all_others_blocked() -> None:
+async def all_others_blocked() -> None:
+    """Wait until no other task of this event loop can go on by itself."""
     if sniffio.current_async_library() == "trio":
         import trio.testing
 

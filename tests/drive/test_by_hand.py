@@ -23,7 +23,7 @@ from fsm_loop.drive.aio import Driver, Ports
 from fsm_loop.drive.notes import Outbox
 from fsm_loop.errors import ModelError
 from fsm_loop.ports import CallDelta, Stopped, TextDelta, ToolOutcome, ToolSpec
-from fsm_loop.testing.clock import VirtualClock, _all_others_blocked
+from fsm_loop.testing.clock import VirtualClock, all_others_blocked
 from fsm_loop.testing.fakes import SeededChance
 from tests.drive.turns import assert_paired, said_by, screen_of
 
@@ -128,7 +128,7 @@ class TurnByHand(RuleBasedStateMachine):
         self.running = None
         self.portal.call(self.begin)
         self.running = self.portal.start_task_soon(self.driver.run, [UserMessage("hi")])
-        self.portal.call(_all_others_blocked)
+        self.portal.call(all_others_blocked)
 
     async def begin(self):
         self.outbox = Outbox()
@@ -140,7 +140,7 @@ class TurnByHand(RuleBasedStateMachine):
 
         async def happens():
             what(*facts, **more)
-            await _all_others_blocked()
+            await all_others_blocked()
 
         self.portal.call(happens)
 
