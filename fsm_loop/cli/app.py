@@ -13,7 +13,8 @@ import typer
 
 from fsm_loop.cli.cases import cases
 from fsm_loop.cli.check import check
-from fsm_loop.cli.options import Provider, RunOptions, View
+from fsm_loop.cli.diagram import diagram
+from fsm_loop.cli.options import Provider, RunOptions
 from fsm_loop.cli.stops import Status, Stop, stop_of
 from fsm_loop.errors import FsmLoopError
 
@@ -23,6 +24,7 @@ UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.command()(cases)
 app.command()(check)
+app.command()(diagram)
 
 
 def run_command(arguments: Sequence[str] | None = None) -> int:
@@ -160,28 +162,6 @@ def export(
     if difference:
         print(difference, end="" if difference.endswith("\n") else "\n")
         raise Stop("generated files are not current; run `fsm-loop export`", Status.FAILED)
-    return Status.COMPLETED
-
-
-@app.command()
-def diagram(
-    view: Annotated[View, typer.Option(help="overview: one arrow from state to state; full: one for each row.")] = (
-        View.OVERVIEW
-    ),
-    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to write it.")] = None,
-) -> int:
-    """Print the machine as a Mermaid state diagram."""
-    from fsm_loop.export import mermaid
-    from fsm_loop.export.model import outline
-
-    text = (mermaid.full if view is View.FULL else mermaid.overview)(outline())
-    if output is None:
-        print(text, end="")
-        return Status.COMPLETED
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise Stop(f"--output: {output}: {error.strerror}", Status.FAILED) from error
     return Status.COMPLETED
 
 

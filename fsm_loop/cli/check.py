@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,13 +13,14 @@ from fsm_loop.cli.stops import Status
 from fsm_loop.config import LoopConfig
 
 if TYPE_CHECKING:
-    from fsm_loop.prove import Bound, Bounds, Certificate
-
-MARGIN = "    "
+    from fsm_loop.prove import Bounds, Certificate, Stopping
 
 
 def check(
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Limits and delays, as a TOML file.")] = None,
+    page: Annotated[
+        str | None, typer.Option(metavar="MODULE:NAME", help="A page of your own; without it, ours.")
+    ] = None,
     chain: Annotated[int, typer.Option(metavar="N", min=0, help="How many providers stand behind the first.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else.")] = False,
 ) -> int:
@@ -28,23 +29,31 @@ def check(
     Reads the page that runs, the file and the environment; asks no model. The exit status is 0 where every loop is
     counted, with the cap on requests and without it (warnings change nothing), 1 where one is not, 2 for a wrong use.
     """
+    from fsm_loop.cli.pages import page_of
+    from fsm_loop.cli.proof import told
     from fsm_loop.core import counters
-    from fsm_loop.prove import bounds, certificate, warnings_of
+    from fsm_loop.core.machine import PAGE
+    from fsm_loop.prove import bounds, certificate, stopping, warnings_of
+    from fsm_loop.prove.worst import most_calls
 
-    settings = LoopConfig.load(config)
-    certified, nested = certificate(), certificate(without=[counters.requests])
+    settings, machine = LoopConfig.load(config), page_of(page)
+    certified, nested = certificate(machine), certificate(machine, without=[counters.requests])
     whole = certified.terminates and nested.terminates
-    worst = bounds(settings, chain) if whole else None  # a page with a loop that is not counted has no worst case
-    warnings = warnings_of(settings, chain) if whole else ()
+    # A page with a loop that is not counted has no worst case, and walks are turns of our own page.
+    worst = bounds(settings, chain, machine) if whole else None
+    stop = stopping(machine, most_calls(settings, chain) if whole and machine is PAGE else None)
+    warnings = warnings_of(settings, chain) if whole and machine is PAGE else None
     if as_json:
-        print(json.dumps(_plain(certified, nested, worst, warnings)))
+        print(json.dumps(_plain(certified, nested, worst, stop, warnings)))
     else:
-        print("\n".join(_told(certified, nested, worst, warnings)))
-    return Status.COMPLETED if whole else Status.FAILED
+        print("\n".join(told(certified, nested, worst, stop, warnings)))
+    return Status.COMPLETED if whole and stop.at_once else Status.FAILED
 
 
-def _plain(certified: Certificate, nested: Certificate, worst: Bounds | None, warnings: Sequence[str]) -> object:
-    from fsm_loop.prove.bounds import TERMS
+def _plain(
+    certified: Certificate, nested: Certificate, worst: Bounds | None, stop: Stopping, warnings: Sequence[str] | None
+) -> dict[str, Any]:
+    from fsm_loop.prove.terms import FORMULAS
 
     return {
         "terminates": certified.terminates,
@@ -52,29 +61,8 @@ def _plain(certified: Certificate, nested: Certificate, worst: Bounds | None, wa
         "certificate_without_requests": nested.plain(),
         "chain": worst.chain if worst else None,
         "bounds": worst.plain() if worst else None,
-        "not_known": {each.name: each.why_not for each in worst.all if each.value is None} if worst else {},
-        "formula": dict(TERMS),
-        "warnings": list(warnings),
+        "not_exact": worst.not_exact() if worst else {},
+        "formula": dict(FORMULAS) if worst and worst.exact_formulas else None,
+        "interrupt": {"ends_at_once": stop.at_once, "states": stop.states, "breaks": list(stop.breaks)},
+        "warnings": list(warnings or ()),
     }
-
-
-def _told(certified: Certificate, nested: Certificate, worst: Bounds | None, warnings: Sequence[str]) -> Iterator[str]:
-    yield f"{certified}\n\n{nested}"
-    if worst is None:
-        return
-    yield from ("", _heading(worst.chain), *(f"{MARGIN}{each}{_time(each)}" for each in worst.all))
-    yield "\nModel calls without max_requests, in the names of the config (chain is the number of fallbacks):"
-    yield from (f"{MARGIN}{line}" for line in worst.formula.splitlines())
-    yield "\nTo look at:" if warnings else "\nNothing to look at."
-    yield from (f"  - {sentence}" for sentence in warnings)
-
-
-def _heading(chain: int) -> str:
-    behind = f"{chain} provider{'s' if chain > 1 else ''} behind the first" if chain else "one provider"
-    return f"The worst case, exactly, with {behind}; each number is reached by a turn that was walked:"
-
-
-def _time(bound: Bound) -> str:
-    from fsm_loop.prove.warnings import lasts
-
-    return f" ({lasts(bound.value)})" if bound.unit == "s" and bound.value is not None else ""

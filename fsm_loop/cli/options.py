@@ -24,13 +24,6 @@ class Provider(StrEnum):
     LOCAL = "local"
 
 
-class View(StrEnum):
-    """How much of the machine a diagram shows."""
-
-    OVERVIEW = "overview"
-    FULL = "full"
-
-
 @frozen(kw_only=True)
 class RunOptions:
     """The options of `fsm-loop run`, as they were given."""

@@ -28,7 +28,7 @@ def artefacts(root: Path = Path(), page: Page = PAGE) -> dict[str, str]:
         "specs/machine.md": specification(words),
     }
     kept = _kept(root / README)
-    return made if kept is None else {README: readme(kept, words), **made}
+    return made if kept is None else {README: readme(kept, words, page), **made}
 
 
 def write(root: Path, page: Page = PAGE) -> list[Path]:

@@ -1,141 +1,108 @@
-"""The exact worst case of a config: how many requests, rounds of tools and seconds of waiting a turn can come to.
+"""The exact worst case of a config: how many requests, rounds of tools and seconds a turn can come to.
 
 No row can be taken more often than its counter allows, and a counter allows its cap once, and once more for each time
-that it is refilled. Counted from the highest rank down, this gives the formulas below, which no turn can exceed; and
-each number is given only after a turn that reaches it has been walked through the real `step`.
+that it is refilled. Counted from the highest rank down, this gives formulas that no turn can exceed; and a number is
+called exact only where a turn that reaches it has been walked through the real `step`.
 """
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from math import isclose
 from typing import Any
 
-from attrs import fields, frozen
+from attrs import evolve, frozen
 
 from fsm_loop.config import LoopConfig
+from fsm_loop.core.machine import PAGE
+from fsm_loop.core.rows import Page
+from fsm_loop.prove.anypage import most_calls_on, most_tool_rounds_on
+from fsm_loop.prove.lasting import OUTCOMES, longest_turn, most_lasted_s
+from fsm_loop.prove.terms import OF_ONE, TERMS, evaluated, formula
+from fsm_loop.prove.tokens import fullest, most_tokens
 from fsm_loop.prove.waiting import longest_wait, plan
 from fsm_loop.prove.walk import Walk
 from fsm_loop.prove.worst import most_calls, most_calls_of, most_tool_rounds, unlimited
 
-# The terms, each made of settings and of terms above it.
-TERMS: Mapping[str, str] = {
-    "rounds": "max(1, max_iterations)",
-    "cuts": "rounds * (continuations + boosts)",
-    "cycles": "rounds * recoveries",
-    "hops": "chain * (1 + cycles)",
-    "retries": "(api_max_retries + stream_retries) * (rounds + cuts + cycles + hops)",
-    "repairs": "sanitizations + credential_refreshes + output_limit_repairs + history_repairs + media_repairs"
-    " + parameter_repairs + stream_switches + rounds * compactions",
-    "again": "rounds * (empty_replies + bad_tool_rounds)",
-    "asked_by_host": "rebuilds * (1 + max_iterations + again)",
-    "calls": "1 + max_iterations + cuts + cycles + hops + retries + repairs + again + asked_by_host + grace_calls",
-}
-# As above, where one provider gets all that it can, and the others none.
-OF_ONE: Mapping[str, str] = {
-    **TERMS,
-    "retries": "(api_max_retries + stream_retries) * (rounds + cuts + cycles)",
-    "calls": "1 + max_iterations + cuts + cycles + retries + repairs + again + asked_by_host + grace_calls",
-}
-
-
 LONGEST_WALK = 100_000  # requests; a turn of so many takes a minute to walk
+TOO_LONG = "a turn so long is not walked"
+BY_ROWS = "by counting rows"
+OWN_PAGE = "not known for a page of your own"
 SAYS = {
-    "llm_calls": ("calls", "model calls in one turn, the grace call among them"),
-    "llm_calls_of_one_provider": ("calls", "calls of any one provider"),
+    "llm_calls": ("calls", "model calls"),
+    "llm_calls_of_one_provider": ("calls", "to any one provider"),
     "tool_rounds": ("rounds", "tool rounds"),
-    "waited_s": ("s", "seconds waited between calls, with jitter at its top and every Retry-After at max_wait_s"),
-    "llm_calls_uncapped": ("calls", "model calls if there were no max_requests"),
-    "llm_calls_unasked": ("calls", "of these, where the host asks for no rebuild"),
+    "waited_s": ("s", "waits between calls"),
+    "lasted_s": ("s", "the longest turn"),
+    **{f"until_{outcome}_s": ("s", f"until {outcome}") for outcome in OUTCOMES},
+    "output_tokens": ("tokens", "tokens written"),
+    "llm_calls_uncapped": ("calls", "without max_requests"),
+    "llm_calls_unasked": ("calls", "and without rebuilds by the host"),
 }
 
 
 @frozen
 class Bound:
-    """One number that no turn exceeds, and that some turn reaches; None where it is not known exactly, with why."""
+    """One number that no turn exceeds; exact where a turn that was walked reaches it.
+
+    `value` is None where nothing bounds it, and `note` says why; where the number is not exact, `reached` is what a
+    turn was walked to, None where that turn would be too long to walk.
+    """
 
     name: str
     value: float | None
-    unit: str
-    says: str
-    why_not: str = ""
+    exact: bool = True
+    reached: float | None = None
+    note: str = ""
+
+    @property
+    def unit(self) -> str:
+        """What is counted, or seconds."""
+        return SAYS[self.name][0]
+
+    @property
+    def says(self) -> str:
+        """What the number is of, in a few words."""
+        return SAYS[self.name][1]
 
     def __str__(self) -> str:
         """The bound, to be read."""
         if self.value is None:
-            return f"{self.says}: not known exactly: {self.why_not}"
-        return f"{self.says}: {round(self.value, 3):,} {self.unit}".replace(".0 ", " ")
+            return f"{self.says}: {self.note}"
+        least = "" if self.exact else "at most "
+        beside = "" if self.exact else f" ({self.note})"
+        return f"{self.says}: {least}{round(self.value, 3):,} {self.unit}{beside}".replace(".0 ", " ")
 
 
 @frozen
 class Bounds:
-    """The worst case of a config, with `chain` providers behind the first."""
+    """The worst case of a config, with `chain` providers behind the first.
+
+    `exact_formulas` says that the formulas hold: the page is ours.
+    """
 
     config: LoopConfig
     chain: int
-    llm_calls: Bound
-    llm_calls_uncapped: Bound
-    llm_calls_unasked: Bound
-    llm_calls_of_one_provider: Bound
-    tool_rounds: Bound
-    waited_s: Bound
+    all: tuple[Bound, ...]
+    exact_formulas: bool = True
 
-    @property
-    def all(self) -> tuple[Bound, ...]:
-        """Each of the bounds."""
-        return (
-            self.llm_calls,
-            self.llm_calls_of_one_provider,
-            self.tool_rounds,
-            self.waited_s,
-            self.llm_calls_uncapped,
-            self.llm_calls_unasked,
-        )
+    def __getitem__(self, name: str) -> Bound:
+        """The bound of this name."""
+        return next(each for each in self.all if each.name == name)
 
     @property
     def formula(self) -> str:
-        """The most calls without max_requests, in the names of the config."""
+        """The most calls, and seconds waited, without max_requests, in the names of the config."""
         return formula()
 
-    def plain(self) -> dict[str, Any]:
-        """The bounds as data."""
+    def plain(self) -> dict[str, float | None]:
+        """The bounds as data; None where nothing bounds."""
         return {each.name: each.value for each in self.all}
 
-
-def formula(terms: Mapping[str, str] = TERMS) -> str:
-    """The most requests without max_requests, in the names of the config; `chain` is the number of fallbacks."""
-    wide = max(map(len, terms))
-    return "\n".join(f"{name:{wide}} = {term}" for name, term in terms.items())
-
-
-def evaluated(config: LoopConfig, chain: int, terms: Mapping[str, str] = TERMS, **other: float) -> dict[str, float]:
-    """Each term with its value; *other* settings come before those of the config."""
-    known: dict[str, float] = {
-        "chain": chain,
-        **{each.name: getattr(config, each.name) for each in fields(type(config))},
-    }
-    known |= other
-    for name, term in terms.items():
-        known[name] = _value(ast.parse(term, mode="eval").body, known)
-    return {name: known[name] for name in terms}
-
-
-def _value(node: ast.expr, known: Mapping[str, float]) -> float:
-    """The value of a sum, a product, a maximum, a name or a number: a term has nothing else in it."""
-    match node:
-        case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return _value(left, known) + _value(right, known)
-        case ast.BinOp(left=left, op=ast.Mult(), right=right):
-            return _value(left, known) * _value(right, known)
-        case ast.Call(args=[one, two]):
-            return max(_value(one, known), _value(two, known))
-        case ast.Name(id=name):
-            return known[name]
-        case ast.Constant(value=int(number)):
-            return number
-    raise AssertionError(ast.unparse(node))
+    def not_exact(self) -> dict[str, Any]:
+        """What is said of each bound that is no turn's: how far a turn was walked, and why no further."""
+        return {each.name: {"reached": each.reached, "why": each.note} for each in self.all if not each.exact}
 
 
 def most_requests(config: LoopConfig) -> int:
@@ -144,16 +111,20 @@ def most_requests(config: LoopConfig) -> int:
     return 0 if any(cap is not None and cap <= 0 for cap in measured) else config.max_requests
 
 
-def bounds(config: LoopConfig | None = None, chain: int = 0) -> Bounds:
+@cache
+def bounds(config: LoopConfig | None = None, chain: int = 0, page: Page = PAGE) -> Bounds:
     """The worst case of this config, with this many providers behind the first.
 
-    The user's words are not counted on: each one may add to a turn. Replies are taken to report no tokens, no cost
-    and no time, for less of a turn fits into the caps on these the more they report.
+    The formulas are those of our own page; for another one, what its rows and counters allow is given, at most.
+
+    The user's words are not counted on: each one may add to a turn. Replies are taken to report no tokens and no cost,
+    for less of a turn fits into the caps on these the more they report.
     """
     config = config or LoopConfig()
-    free, most = unlimited(config), most_requests(config)
-    grace = config.grace_calls
-    free_calls = int(evaluated(free, chain)["calls"]) - grace
+    if page is not PAGE:
+        return _of_page(page, config, chain)
+    free, most, grace = unlimited(config), most_requests(config), config.grace_calls
+    calls = int(evaluated(config, chain)["calls"]) - grace
 
     def capped(terms: Mapping[str, str]) -> float:
         return min(evaluated(config, chain, terms)["calls"] - grace, most) + grace
@@ -162,45 +133,82 @@ def bounds(config: LoopConfig | None = None, chain: int = 0) -> Bounds:
         return sum(walk.calls)
 
     ones = tuple(partial(most_calls_of, place, config, chain) for place in range(chain + 1))
+    tools, unasked = min(config.max_iterations, most), int(evaluated(config, chain, rebuilds=0)["calls"]) - grace
+    unasked_walk = partial(most_calls, free, chain, rebuilds=False)
     return Bounds(
-        config=config,
-        chain=chain,
-        llm_calls=_bound("llm_calls", capped(TERMS), total, partial(most_calls, config, chain)),
-        llm_calls_of_one_provider=_bound(
-            "llm_calls_of_one_provider", capped(OF_ONE), lambda walk: max(walk.calls), *ones
-        ),
-        tool_rounds=_bound(
-            "tool_rounds",
-            min(config.max_iterations, most),
-            lambda walk: walk.tool_rounds,
-            partial(most_tool_rounds, config, chain),
-        ),
-        waited_s=_bound(
-            "waited_s",
-            plan(config, chain, most, free_calls).waited_s,
-            lambda walk: walk.waited_s,
-            partial(longest_wait, config, chain, most, free_calls),
-        ),
-        llm_calls_uncapped=_bound(
-            "llm_calls_uncapped", evaluated(free, chain)["calls"], total, partial(most_calls, free, chain)
-        ),
-        llm_calls_unasked=_bound(
-            "llm_calls_unasked",
-            evaluated(free, chain, rebuilds=0)["calls"],
-            total,
-            partial(most_calls, free, chain, rebuilds=False),
+        config,
+        chain,
+        (
+            _bound("llm_calls", capped(TERMS), total, partial(most_calls, config, chain)),
+            _bound("llm_calls_of_one_provider", capped(OF_ONE), lambda walk: max(walk.calls), *ones),
+            _bound("tool_rounds", tools, lambda walk: walk.tool_rounds, partial(most_tool_rounds, config, chain)),
+            _waited(config, chain, most, calls),
+            *_lasted(config, chain, most, calls),
+            _written(config, chain, most),
+            _bound(
+                "llm_calls_uncapped", min(calls, most_requests(free)) + grace, total, partial(most_calls, free, chain)
+            ),
+            _bound("llm_calls_unasked", min(unasked, most_requests(free)) + grace, total, unasked_walk),
         ),
     )
 
 
+def _of_page(page: Page, config: LoopConfig, chain: int) -> Bounds:
+    """What can be told from the page alone."""
+    calls, rounds = most_calls_on(page, config, chain), most_tool_rounds_on(page, config, chain)
+    known = [
+        Bound(name, number, exact=False, note=BY_ROWS)
+        for name, number in (("llm_calls", calls), ("tool_rounds", rounds))
+    ]
+    unknown = [Bound(name, None, exact=False, note=OWN_PAGE) for name in ("waited_s", "lasted_s", "output_tokens")]
+    return Bounds(config, chain, (*known, *unknown), exact_formulas=False)
+
+
 def _bound(name: str, most: float, measure: Callable[[Walk], float], *walks: Callable[[], Walk]) -> Bound:
-    """The bound, if the turns that are walked reach it."""
-    unit, says = SAYS[name]
-    if unit != "s" and most > LONGEST_WALK:
-        why = f"at most {round(most, 3):,} by the formula, but a turn as long as that is too long to walk"
-        return Bound(name, None, unit, says, why)
+    """The bound, and whether each of the turns that are walked reaches it."""
+    if most > LONGEST_WALK and SAYS[name][0] == "calls":
+        return Bound(name, most, exact=False, note=TOO_LONG)
     reached = min(measure(walk()) for walk in walks)
-    if not isclose(reached, most):
-        why = f"at least {round(reached, 3):,}, and at most {round(most, 3):,} by the formula"
-        return Bound(name, None, unit, says, why)
-    return Bound(name, most, unit, says)
+    if isclose(reached, most):
+        return Bound(name, most)
+    return Bound(name, most, exact=False, reached=reached, note=f"a turn of {round(reached, 3):,} was walked")
+
+
+def _waited(config: LoopConfig, chain: int, requests: int, calls: int) -> Bound:
+    chosen = plan(config, chain, requests, calls)
+    assert chosen is not None  # every turn can be exhausted
+    most_s = chosen.total_s if config.turn_seconds is None else min(chosen.total_s, config.turn_seconds)
+    if min(requests, calls) > LONGEST_WALK:
+        return Bound("waited_s", most_s, exact=False, note=TOO_LONG)
+    return _bound("waited_s", most_s, lambda walk: walk.waited_s, partial(longest_wait, config, chain, requests, calls))
+
+
+def _lasted(config: LoopConfig, chain: int, requests: int, calls: int) -> list[Bound]:
+    """The longest turn of all, which is the longest until an interrupt too, and the longest for each other outcome."""
+    found = [_until(outcome, config, chain, requests, calls) for outcome in OUTCOMES if outcome != "interrupted"]
+    longest = max((each for each in found if each.value is not None), key=lambda each: (each.value, each.exact))
+    stopped = evolve(longest, name="until_interrupted_s")
+    return [evolve(longest, name="lasted_s"), *found, stopped]
+
+
+def _until(outcome: str, config: LoopConfig, chain: int, requests: int, calls: int) -> Bound:
+    name = f"until_{outcome}_s"
+    most_s = most_lasted_s(config, chain, requests, calls, outcome)
+    if most_s is None:
+        return Bound(name, None, exact=False, note="no turn can end so, for no request goes out")
+    if min(requests, calls) > LONGEST_WALK:
+        return Bound(name, most_s, exact=False, note=TOO_LONG)
+    walk = longest_turn(config, chain, requests, calls, outcome)
+    if walk is None:
+        return Bound(name, most_s, exact=False, note="no turn was walked to this end")
+    return _bound(name, most_s, lambda walk: walk.at, lambda: walk)
+
+
+def _written(config: LoopConfig, chain: int, requests: int) -> Bound:
+    filled = most_tokens(config, chain, requests)
+    if filled is None:
+        why = "no max_output_tokens is set"
+        return Bound("output_tokens", None, exact=False, note=why)
+    return _bound(
+        "output_tokens", filled.tokens, lambda walk: walk.tokens, partial(fullest, config, chain, filled.episodes)
+    )

@@ -10,6 +10,9 @@ round is found by trying all ways.
 
 from __future__ import annotations
 
+from functools import cache
+from math import inf
+
 from attrs import define, evolve, frozen
 
 from fsm_loop.config import LoopConfig
@@ -23,39 +26,100 @@ from fsm_loop.core.events import (
     RebuildAsked,
     RequestRepaired,
     SlotGranted,
+    SlotRefused,
     StreamDropped,
     TimerFired,
 )
 from fsm_loop.core.machine import State
 from fsm_loop.prove import walk as w
+from fsm_loop.prove.terms import evaluated, most_sent
 from fsm_loop.prove.walk import Walk
 from fsm_loop.prove.worst import cut_reply, repair_fault
 
 CHANCE = 1.0  # the top of the jitter: chance comes as near to it as one likes
+ANSWERED = ("completed", "partial", "refused")  # the reply to a request ends the turn so, and no row goes on from it
+
+
+@frozen
+class Pace:
+    """How long a call and a round of tools take, in seconds; where they take no time, waits alone count."""
+
+    call_s: float = 0.0
+    tool_s: float = 0.0
+
+
+AT_ONCE = Pace()
+ENDS = {"completed": w.ANSWER, "partial": w.LOOPING, "refused": w.REFUSED}
 
 
 @frozen
 class Plan:
-    """What requests are spent on: rounds of tools, refills of the retries, recoveries of each round, and the rest."""
+    """What requests are spent on: rounds of tools, refills of the retries, recoveries of each round, and the rest.
 
-    waited_s: float
+    `total_s` is what the turn then comes to; `tools_last` says that its last request leads to a round of tools, which
+    is then one more than `rounds`; `ending` is the outcome.
+    """
+
+    total_s: float
+    rounds: int = 0
+    refills: int = 0
+    recoveries: tuple[int, ...] = ()
+    rest: int = 0
+    tools_last: bool = False
+    ending: str = "exhausted"
+
+
+@frozen
+class Means:
+    """What there is to spend: so many requests in all, of which so many lead on to another one."""
+
+    sent: int
+    leading_on: int
     rounds: int
-    refills: int
-    recoveries: tuple[int, ...]
-    rest: int
 
 
-def plan(config: LoopConfig, chain: int, requests: int, calls: int) -> Plan:
-    """The best use of this many *requests*; *calls* is how many there can be without a cap on them, grace aside."""
+@cache
+def plan(
+    config: LoopConfig, chain: int, requests: int, calls: int, ending: str = "exhausted", pace: Pace = AT_ONCE
+) -> Plan | None:
+    """The best use of this many *requests* before this ending; None where the turn cannot end so.
+
+    *calls* is how many requests there can be without a cap on them, grace aside.
+    """
+    ways = _answered(config, requests, calls) if ending in ANSWERED else _unanswered(config, requests, calls, ending)
+    plans = [_plan(config, chain, means, slots, pace) for means, slots, _ in ways]
+    tools = [last for _, _, last in ways]
+    graces_s = pace.call_s * config.grace_calls if ending == "exhausted" else 0.0
+    whole = [
+        evolve(each, total_s=each.total_s + graces_s + pace.tool_s * last, tools_last=last, ending=ending)
+        for each, last in zip(plans, tools, strict=True)
+    ]
+    return max(whole, key=lambda each: each.total_s, default=None)
+
+
+def _answered(config: LoopConfig, requests: int, calls: int) -> list[tuple[Means, int, bool]]:
+    """The last request leads no further, and nothing is waited for behind it."""
     sent = min(requests, calls)
-    ends_waiting = config.grace_calls or requests < calls  # behind the last request, a slot can be waited for once more
-    slots_s = config.slot_waits * config.max_wait_s * (sent + (1 if ends_waiting else 0))
-    bought = (_with_chain if chain else _alone)(config, chain, requests)
+    return [(Means(sent, sent - 1, min(config.max_iterations, sent) - 1), sent, False)] if sent else []
+
+
+def _unanswered(config: LoopConfig, requests: int, calls: int, ending: str) -> list[tuple[Means, int, bool]]:
+    """Behind the last request a slot can be waited for once more, or tools are run."""
+    grace = config.grace_calls if ending == "exhausted" else 0
+    sent, rounds = min(requests, calls), min(config.max_iterations, requests) - 1
+    ways = [(Means(sent, sent, rounds), sent + (1 if grace or requests < calls else 0), False)]
+    if rounds >= 0:  # the last of the iterations is not paused, so there is no request behind it
+        sent = min(requests, calls - 1 - config.rebuilds)
+        ways.append((Means(sent, sent - 1, min(rounds, sent - 1)), sent + grace, True))
+    return ways
+
+
+def _plan(config: LoopConfig, chain: int, means: Means, slots: int, pace: Pace) -> Plan:
+    slot_s = config.slot_waits * config.max_wait_s
+    bought = _with_chain(config, chain, means) if chain else _alone(config, means, pace, pace.call_s + slot_s)
     spent = bought.rounds + bought.refills + (0 if chain else sum(bought.recoveries))
-    total = bought.waited_s + slots_s
-    if config.turn_seconds is not None:
-        total = min(total, config.turn_seconds)
-    return evolve(bought, waited_s=total, rest=sent - spent)
+    total_s = bought.total_s + slot_s * slots + pace.call_s * means.sent + pace.tool_s * bought.rounds
+    return evolve(bought, total_s=total_s, rest=bought.rest - spent)
 
 
 def retries_s(config: LoopConfig) -> float:
@@ -71,34 +135,44 @@ def recoveries_s(config: LoopConfig) -> tuple[float, ...]:
     return tuple(sums)
 
 
-def _with_chain(config: LoopConfig, chain: int, requests: int) -> Plan:
-    rounds = max(0, min(config.max_iterations, requests) - 1)
+def _with_chain(config: LoopConfig, chain: int, means: Means) -> Plan:
+    rounds = max(0, means.rounds)
     cycles = config.recoveries * (1 + rounds)
-    cuts = (config.continuations + config.boosts) * (1 + rounds)
-    refills = min(requests - rounds, cuts + cycles)
+    refills = min(means.leading_on - rounds, _cuts(config, chain) * (1 + rounds) + cycles)
     full = 1 + rounds + chain * (1 + cycles) + refills
-    waited_s = retries_s(config) * full + recoveries_s(config)[-1] * (1 + rounds)
-    return Plan(waited_s, rounds, refills, (config.recoveries,) * (1 + rounds), 0)
+    total_s = retries_s(config) * full + recoveries_s(config)[-1] * (1 + rounds)
+    return Plan(total_s, rounds, refills, (config.recoveries,) * (1 + rounds), means.leading_on)
 
 
-def _alone(config: LoopConfig, chain: int, requests: int) -> Plan:  # noqa: ARG001  # called as the other is
-    sums, best = recoveries_s(config), Plan(-1.0, 0, 0, (), 0)
+def _alone(config: LoopConfig, means: Means, pace: Pace, request_s: float) -> Plan:
+    """The best plan; each request takes *request_s*, and with few rounds there may be fewer of them."""
+    sums, refill_s, most_cuts = recoveries_s(config), retries_s(config), _cuts(config, 0)
+    best, best_s = Plan(-inf), -inf
     # The most that so many recoveries can be waited for in the rounds so far, and how many are in each round.
     ways: dict[int, tuple[float, tuple[int, ...]]] = {0: (0.0, ())}
-    for rounds in range(max(0, min(config.max_iterations, requests) - 1) + 1):
+    for rounds in range(max(0, means.rounds) + 1):
+        fewer = max(0, means.sent - most_sent(config, 0, 1 + rounds))
+        leading_on = means.leading_on - fewer
         longer: dict[int, tuple[float, tuple[int, ...]]] = {}
         for number, (waited_s, counts) in ways.items():
             for more, more_s in enumerate(sums):
-                if number + more <= requests and waited_s + more_s > longer.get(number + more, (-1.0, ()))[0]:
+                fits = number + more <= means.leading_on
+                if fits and waited_s + more_s > longer.get(number + more, (-1.0, ()))[0]:
                     longer[number + more] = (waited_s + more_s, (*counts, more))
         ways = longer
         for number, (waited_s, counts) in ways.items():
-            if rounds + number <= requests:
-                cuts = min(requests - rounds - number, (config.continuations + config.boosts) * (1 + rounds))
-                total = waited_s + retries_s(config) * (1 + rounds + number + cuts)
-                if total > best.waited_s:
-                    best = Plan(total, rounds, cuts, tuple(sorted(counts)), 0)
+            if rounds + number <= leading_on:
+                cuts = min(leading_on - rounds - number, most_cuts * (1 + rounds))
+                total_s = waited_s + refill_s * (1 + rounds + number + cuts) - request_s * fewer
+                if total_s + pace.tool_s * rounds > best_s:
+                    best_s = total_s + pace.tool_s * rounds
+                    best = Plan(total_s, rounds, cuts, tuple(sorted(counts)), leading_on)
     return best
+
+
+def _cuts(config: LoopConfig, chain: int) -> int:
+    """The cut replies of one round that go on."""
+    return config.continuations + int(evaluated(config, chain)["larger"])
 
 
 # ---------------------------------------------------------------- the walk
@@ -107,7 +181,14 @@ def _alone(config: LoopConfig, chain: int, requests: int) -> Plan:  # noqa: ARG0
 def longest_wait(config: LoopConfig, chain: int, requests: int, calls: int) -> Walk:
     """The turn that waits as long as the plan says."""
     chosen = plan(config, chain, requests, calls)
-    turn = _Waiting(Walk(config, chain), config, chosen.rounds, chosen.refills, list(chosen.recoveries), chosen.rest)
+    assert chosen is not None  # every turn can be exhausted
+    return walked(config, chain, chosen)
+
+
+def walked(config: LoopConfig, chain: int, chosen: Plan, *, slowly: bool = False) -> Walk:
+    """The turn that goes as it was planned, as far as it can."""
+    walk = Walk(config, chain, slowly=slowly)
+    turn = _Waiting(walk, config, chosen, chosen.rounds, chosen.refills, list(chosen.recoveries), chosen.rest)
     while not turn.walk.over:
         turn.go()
     return turn.walk
@@ -119,6 +200,7 @@ class _Waiting:
 
     walk: Walk
     config: LoopConfig
+    plan: Plan
     rounds: int
     refills: int
     recoveries: list[int]
@@ -130,7 +212,7 @@ class _Waiting:
         walk = self.walk
         match walk.turn.state:
             case State.TOOL_EXEC:
-                walk.return_tool()
+                walk.return_tool(stop="again and again" if self.move == "end" and self.plan.ending == "failed" else "")
             case State.TRUNCATED:
                 walk.answer(CutJudged)
             case State.REPAIRING:
@@ -192,7 +274,10 @@ class _Waiting:
         elif move not in ("recover", "end"):
             self.rest -= 1
         self.move = move
-        walk.answer(SlotGranted)
+        if move == "end" and self.plan.ending == "failed" and not walk.may_send:
+            walk.answer(SlotRefused, fault=w.BROKEN)
+        else:
+            walk.answer(SlotGranted)
 
     def _next(self) -> str:  # noqa: PLR0911  # one line for each thing that can be done
         left = self.walk.left
@@ -210,7 +295,7 @@ class _Waiting:
             return "hop"  # else the last hop is kept: after the next round of tools, it leads to a recovery for nothing
         if self.rounds:
             return "tools"
-        if self.rest and self.walk.spent(c.iterations) + 1 == self.config.max_iterations:
+        if self.rest and self.walk.spent(c.iterations) + self.plan.tools_last < self.config.max_iterations:
             return "pause"
         return "end"
 
@@ -237,6 +322,8 @@ class _Waiting:
     def reply(self) -> None:
         """The answer to the request that is out, as it was chosen."""
         walk = self.walk
+        if walk.time_is_up:
+            self.move = "end"
         match self.move:
             case "retry":
                 after_s, chance = self._against()
@@ -251,10 +338,18 @@ class _Waiting:
                 self.recover(ModelFailed)
             case "pause":
                 walk.answer(ModelReplied, reply=w.PAUSED)
-            case _:
-                if self.move == "tools":
-                    self.recoveries = self.recoveries[1:]
+            case "tools":
+                self.recoveries = self.recoveries[1:]
                 walk.answer(ModelReplied, reply=w.TOOLS)
+            case _:
+                self.end()
+
+    def end(self) -> None:
+        """The last request is out; its answer brings the end that was planned."""
+        if self.plan.ending == "failed" and not self.plan.tools_last:
+            self.walk.answer(ModelFailed, fault=w.BROKEN)
+        else:
+            self.walk.answer(ModelReplied, reply=ENDS.get(self.plan.ending, w.TOOLS))
 
     def idle(self) -> None:
         """The request comes to nothing, and the next one is asked without a wait of its own."""

@@ -11,8 +11,9 @@ from typing import Any
 from attrs import Factory, define, field
 
 from fsm_loop.config import LoopConfig
+from fsm_loop.core import counters
 from fsm_loop.core.counters import Counter
-from fsm_loop.core.effects import CallModel, Effect, SetTimer, SwitchProvider
+from fsm_loop.core.effects import CallModel, Effect, RunTool, SetTimer, SwitchProvider
 from fsm_loop.core.events import Event, PortEvent, SlotRefused, ToolReturned, TurnStarted
 from fsm_loop.core.faults import Fault, FaultKind, RepairKind
 from fsm_loop.core.machine import PAGE, State
@@ -31,17 +32,20 @@ class Walk:
     """A turn on its way: the events so far, and what they came to.
 
     `calls` counts the requests of each provider, the grace call among them; `waited_s` adds up the timers, each of
-    which runs its whole time.
+    which runs its whole time; `tokens` adds up the output limits of the requests that have one. Where the walk goes
+    `slowly`, each call lasts until its deadline, and each round of tools until its tools are timed out.
     """
 
     config: LoopConfig
     chain: int = 0
+    slowly: bool = False
     turn: Turn = field(init=False)
     last: Decision | None = field(init=False, default=None)
     events: list[Event] = Factory(list)
     calls: list[int] = field(init=False)
     waited_s: float = 0.0
     tool_rounds: int = 0
+    tokens: int = 0
     at: float = 0.0
 
     def __attrs_post_init__(self) -> None:
@@ -54,6 +58,11 @@ class Walk:
     def over(self) -> bool:
         """Whether the turn has ended."""
         return self.turn.state is PAGE.done
+
+    @property
+    def outcome(self) -> str:
+        """How the turn has ended; empty while it has not."""
+        return self.turn.record.end.outcome if self.turn.record.end else ""
 
     @property
     def provider(self) -> int:
@@ -82,6 +91,12 @@ class Walk:
         return next((seconds for seconds in left if seconds is not None), inf)
 
     @property
+    def time_is_up(self) -> bool:
+        """Whether the turn's own seconds are over."""
+        own_s = self.config.turn_seconds
+        return own_s is not None and self.at >= own_s
+
+    @property
     def waits_for_timer(self) -> bool:
         """Whether a timer runs."""
         return any(isinstance(each, SetTimer) for each in self.asked)
@@ -89,6 +104,11 @@ class Walk:
     def left(self, counter: Counter) -> bool:
         """Whether one more of this counter is allowed."""
         return self.turn.record.has_left(counter)
+
+    @property
+    def may_send(self) -> bool:
+        """Whether the budget lets one more request out."""
+        return all(map(self.left, (counters.requests, counters.tokens, counters.cost, counters.turn_seconds)))
 
     def spent(self, counter: Counter) -> int:
         """How often the counter has been spent since it was last refilled."""
@@ -105,16 +125,20 @@ class Walk:
         self.last = step(self.turn, event)
         self.turn = self.last.turn
         self.tool_rounds += self.turn.state is State.TOOL_EXEC and before is not State.TOOL_EXEC
+        if self.slowly and any(isinstance(each, RunTool) for each in self.last.effects):
+            self.at += self.config.tool_timeout_s or 0.0
         for effect in self.last.effects:
             if isinstance(effect, CallModel):
                 self.calls[effect.request.provider] += 1
+                self.tokens += effect.request.output_limit or 0
+                self.at += min(self.config.call_deadline_s, self.time_left_s) if self.slowly else 0.0
             elif isinstance(effect, SetTimer):
                 self.waited_s += effect.delay_s
                 self.at += effect.delay_s
 
-    def return_tool(self) -> None:
-        """The one tool of the round has its result."""
-        self.answer(ToolReturned, call_id=CALL.id, text="seen")
+    def return_tool(self, stop: str = "") -> None:
+        """The one tool of the round has its result; *stop* says why the turn must not go on, if it must not."""
+        self.answer(ToolReturned, call_id=CALL.id, text="seen", stop=stop)
 
     def refuse_slot(self, after_s: float | None, chance: float = 0.0) -> None:
         """The limiter wants the request to wait."""
@@ -123,7 +147,7 @@ class Walk:
 
 def replayed(walk: Walk) -> Walk:
     """The same events, walked again."""
-    again = Walk(walk.config, walk.chain)
+    again = Walk(walk.config, walk.chain, slowly=walk.slowly)
     for event in walk.events[1:]:
         again.feed(event)
     return again
@@ -138,9 +162,12 @@ EMPTY = Reply(finish=Finish.STOP)
 ANSWER = Reply(text="It is a door.", finish=Finish.STOP)
 CUT_CALL = Reply(tool_calls=(HALF_CALL,), finish=Finish.LENGTH)
 ONLY_REASONED = Reply(reasoning="Hm.", finish=Finish.LENGTH)
+LOOPING = Reply(text="round and " * 40, finish=Finish.LENGTH)  # cut, and no progress is made in it
+REFUSED = Reply(text="No.", finish=Finish.REFUSED)
 OVERLOADED = Fault(FaultKind.OVERLOADED)
 DROPPED = Fault(FaultKind.DROPPED)
 STALLED = Fault(FaultKind.STALLED)
+BROKEN = Fault(FaultKind.INTERNAL)  # nothing helps against it
 
 
 def cut_text(number: int) -> Reply:

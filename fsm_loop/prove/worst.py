@@ -57,7 +57,7 @@ def most_calls(config: LoopConfig, chain: int, *, rebuilds: bool = True) -> Walk
     """The turn with the most requests; *rebuilds* says whether the host asks for all that it may."""
     walk = Walk(config, chain)
     while not walk.over:
-        _go(walk, rebuilds=rebuilds)
+        go(walk, rebuilds=rebuilds)
     return walk
 
 
@@ -65,7 +65,7 @@ def most_calls_of(provider: int, config: LoopConfig, chain: int, *, rebuilds: bo
     """The turn with the most requests to one provider; the others are never asked."""
     walk = Walk(config, chain)
     while not walk.over:
-        _go(walk, rebuilds=rebuilds, only=provider)
+        go(walk, rebuilds=rebuilds, only=provider)
     return walk
 
 
@@ -98,10 +98,13 @@ class Silence:
     recovered: bool
 
 
-def walked_in_silence(config: LoopConfig, chain: int) -> Silence:
-    """How long it takes until a dead provider is given up, and until a turn with none but dead ones is over."""
+def walked_in_silence(config: LoopConfig, chain: int, each_s: float | None = None) -> Silence:
+    """How long it takes until a dead provider is given up, and until a turn with none but dead ones is over.
+
+    Each attempt is given up after *each_s*; without it, when no first token has come.
+    """
     walk, noticed, now_s = Walk(config, chain), (0.0, 0), 0.0
-    silence_s, recovered = min(config.first_token_timeout_s, config.call_deadline_s), False
+    silence_s, recovered = min(each_s or config.first_token_timeout_s, config.call_deadline_s), False
     while not walk.over:
         match walk.turn.state:
             case State.BACKOFF | State.RECOVERING:
@@ -120,8 +123,8 @@ def walked_in_silence(config: LoopConfig, chain: int) -> Silence:
     return Silence(silence_s, *noticed, walk.at, sum(walk.calls), recovered)
 
 
-def _go(walk: Walk, *, rebuilds: bool, only: int | None = None) -> None:
-    """One event more."""
+def go(walk: Walk, *, rebuilds: bool, only: int | None = None, pauses: bool | None = None) -> None:
+    """One event more; *pauses* says whether a pause is better than a round of tools; without it, the last time."""
     match walk.turn.state:
         case State.TOOL_EXEC:
             walk.return_tool()
@@ -142,10 +145,10 @@ def _go(walk: Walk, *, rebuilds: bool, only: int | None = None) -> None:
         case State.GRACE:
             walk.answer(ModelReplied, reply=w.ANSWER)
         case _:
-            _worst_reply(walk, rebuilds=rebuilds, only=only)
+            _worst_reply(walk, rebuilds=rebuilds, only=only, pauses=pauses)
 
 
-def _worst_reply(walk: Walk, *, rebuilds: bool, only: int | None) -> None:
+def _worst_reply(walk: Walk, *, rebuilds: bool, only: int | None, pauses: bool | None) -> None:
     """The answer to a request that leaves the most to come: what stands lowest is spent first."""
     if rebuilds and walk.left(c.rebuilds):
         walk.feed(RebuildAsked(messages=walk.turn.record.prompt, at=walk.at))
@@ -162,7 +165,7 @@ def _worst_reply(walk: Walk, *, rebuilds: bool, only: int | None) -> None:
     elif reply := cut_reply(walk):
         walk.answer(ModelReplied, reply=reply)
     else:
-        _onward(walk, only)
+        _onward(walk, only, pauses=pauses)
 
 
 def repair_fault(walk: Walk) -> Fault | None:
@@ -172,25 +175,26 @@ def repair_fault(walk: Walk) -> Fault | None:
 
 def cut_reply(walk: Walk) -> Reply | None:
     """A reply that is cut and goes on from here, if one can."""
-    if walk.left(c.boosts) and _has_room(walk.turn.record):
+    if walk.left(c.boosts) and has_room(walk.turn.record):
         return w.CUT_CALL
     if walk.left(c.boosts) and not walk.turn.record.shape.less_reasoning:
         return w.ONLY_REASONED
     return w.cut_text(len(walk.events)) if walk.left(c.continuations) else None
 
 
-def _has_room(record: Record) -> bool:
+def has_room(record: Record) -> bool:
+    """Whether the output limit of the next request can still be raised."""
     current = record.shape.limit_for(record.provider, record.config) or BASE_OUTPUT_TOKENS
     return next_limit(record) > current
 
 
-def _onward(walk: Walk, only: int | None) -> None:
+def _onward(walk: Walk, only: int | None, *, pauses: bool | None) -> None:
     """Another provider, a recovery, a round of tools, a pause; and at the end what leads to the last word."""
     hops = walk.left(c.fallbacks) and (only is None or walk.left(c.recoveries))
     after = walk.spent(c.iterations) + 1
     if hops or walk.left(c.recoveries):
         walk.answer(ModelFailed, fault=w.OVERLOADED)
-    elif walk.left(c.iterations) and after == walk.config.max_iterations:
+    elif after == walk.config.max_iterations if pauses is None else pauses:
         walk.answer(ModelReplied, reply=w.PAUSED)  # the last one's tools would lead to the last word
     else:
         walk.answer(ModelReplied, reply=w.TOOLS)

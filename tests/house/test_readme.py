@@ -142,7 +142,7 @@ def test_the_examples_are_the_files():
     assert kept == EXAMPLES
 
 
-@pytest.mark.parametrize("name", ["diagram", "counters"])
+@pytest.mark.parametrize("name", ["diagram", "counters", "proof"])
 def test_the_readme_holds_what_is_generated(name):
     """The marks of each generated block are there; that the block is current is the drift test's to say."""
     assert 1 == README.count(f"<!-- generated: {name} -->\n")
