@@ -7,7 +7,6 @@ that says whose it is, in the order in which the model said it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,7 +17,18 @@ from fsm_loop.ports import CallDelta, Delta, Meta, ReasoningDelta, Stopped, Text
 from fsm_loop.providers import chat_decode
 from fsm_loop.providers.chat_decode import parsed
 from fsm_loop.providers.classify import fault_of_body
-from fsm_loop.providers.fields import count, index, items, mapping, text, word
+from fsm_loop.providers.fields import (
+    MOST_ITEMS,
+    arguments_in,
+    count,
+    index,
+    items,
+    mapping,
+    not_deep,
+    text,
+    too_many,
+    word,
+)
 
 PROTOCOL = "anthropic"
 
@@ -152,11 +162,7 @@ class MessagesDecoder:
 
     def _block(self, place: int | None, start: Mapping[str, Any]) -> Iterator[Delta]:
         """A block begins; some servers send all of it at once."""
-        is_call = start.get("type") == "tool_use"
-        block = _Block(start, self._calls if is_call else None)
-        self._calls += is_call
-        self._blocks.append(block)
-        self._by_index[len(self._blocks) - 1 if place is None else place] = block
+        block = self._new(place, start)
         if block.slot is not None:
             yield CallDelta(block.slot, word(start.get("id")), word(start.get("name")))
         if block.kind == "text":
@@ -183,11 +189,16 @@ class MessagesDecoder:
     def _at(self, place: int | None, kind: str) -> _Block:
         """The block at this place; where none has begun there, one of this kind begins."""
         block = self._by_index.get(place) if place is not None else self._blocks[-1] if self._blocks else None
-        if block is None:
-            block = _Block({"type": kind}, self._calls if kind == "tool_use" else None)
-            self._calls += kind == "tool_use"
-            self._blocks.append(block)
-            self._by_index[len(self._blocks) - 1 if place is None else place] = block
+        return self._new(place, {"type": kind}) if block is None else block
+
+    def _new(self, place: int | None, start: Mapping[str, Any]) -> _Block:
+        if len(self._blocks) >= MOST_ITEMS:
+            raise too_many("blocks")
+        is_call = start.get("type") == "tool_use"
+        block = _Block(start, self._calls if is_call else None)
+        self._calls += is_call
+        self._blocks.append(block)
+        self._by_index[len(self._blocks) - 1 if place is None else place] = block
         return block
 
     def _said(self, block: _Block, words: str) -> list[Delta]:
@@ -205,7 +216,7 @@ class MessagesDecoder:
         return [ReasoningDelta(thoughts)]
 
     def _argued(self, block: _Block, piece: Any) -> list[Delta]:
-        arguments = json.dumps(piece) if isinstance(piece, (dict, list)) else text(piece)
+        arguments = arguments_in(piece)
         if not arguments:
             return []
         if block.slot is None:
@@ -252,7 +263,7 @@ class MessagesDecoder:
         except ValueError:  # the input of one of its own tools is cut
             return ()
         plain = all(block["type"] in ("text", "tool_use") and "citations" not in block for block in content)
-        return () if plain else (replay_item(self._model, content),)
+        return () if plain else (replay_item(self._model, not_deep(content)),)
 
     def _count(self, usage: Any) -> None:
         """Counts are told again as they grow; servers that leave one out later mean no zero by it."""

@@ -42,8 +42,9 @@ class AnthropicMessages(WiredModel):
     """One model behind one endpoint that speaks Messages; made once, asked for ever, on asyncio or trio.
 
     There are two ways to the wire. Built in (extra `http`): HTTP over aiohttp, on trio over httpx. `proxy` is a proxy's
-    address, else those of the environment count; `verify` is an `ssl.SSLContext`, or false for a server that need not
-    prove who it is; `max_connections` bounds the pool. Or `client`, an `anthropic.AsyncAnthropic` of your own, or one
+    address (http, https, or with the extra `socks` socks5 and socks5h), else those of the environment count; `verify`
+    is an `ssl.SSLContext`, with your own CA or client certificate, or false for a server that need not prove who it
+    is; `max_connections` bounds the pool. Or `client`, an `anthropic.AsyncAnthropic` of your own, or one
     for Bedrock or Vertex: it is yours to close, and `base_url`, `headers` and those three are its affair. Where the
     extra is not installed, but the SDK is, a client of the SDK is made.
 

@@ -31,7 +31,16 @@ class AwsDecoder(SseDecoder):
     def feed(self, chunk: bytes) -> list[SseEvent]:
         """The events that these bytes complete; raises EventTooLarge where a frame is none, or too long."""
         self._buffer += chunk
-        return [event for frame in self._frames() if (event := _event(frame)) is not None]
+        found: list[SseEvent] = []
+        try:
+            for frame in self._frames():
+                event = _event(frame)
+                if event is not None:
+                    found.append(event)
+        except EventTooLarge:
+            if not found:  # what is whole is told first; the frame that is none stays, and is met again
+                raise
+        return found
 
     def end(self) -> list[SseEvent]:
         """Nothing: a frame is whole, or it is none."""
@@ -57,12 +66,12 @@ def _event(frame: bytes) -> SseEvent | None:
         payload = mapping(parsed(frame[begin:-_CHECKSUM_BYTES].decode("utf-8", "replace")))
         chunk = base64.b64decode(text(payload.get("bytes"))).decode("utf-8", "replace")
     except (ValueError, binascii.Error):
-        return SseEvent("", "a frame that cannot be read")
+        return "", "a frame that cannot be read"
     failure = headers.get(":exception-type") or headers.get(":error-code")
     if failure:
         message = text(payload.get("message")) or text(payload.get("Message")) or headers.get(":error-message", "")
-        return SseEvent("error", json.dumps({"type": failure, "message": message}))
-    return SseEvent("", chunk) if chunk else None
+        return "error", json.dumps({"type": failure, "message": message})
+    return ("", chunk) if chunk else None
 
 
 def _headers(data: bytes) -> dict[str, str]:

@@ -16,6 +16,7 @@ from fsm_loop.providers.said import said_in, short
 from fsm_loop.providers.sse import EventTooLarge, SseDecoder, SseEvent
 
 MAX_BODY_BYTES = 64 * 1024 * 1024  # of a reply that comes in one body
+MAX_REPLY_BYTES = 256 * 1024 * 1024  # of one that is streamed: 128,000 tokens, each with a page of log probabilities
 SHOWN_CHARS = 120  # of a body that is none of what it should be
 
 _BEFORE = b"\xef\xbb\xbf \t\r\n"
@@ -80,7 +81,9 @@ class ReplyReader:
 
     def _begin(self, chunk: bytes) -> Iterator[Delta]:
         known = bool(self._head.lstrip(_BEFORE))
-        if not known or len(self._head) < SHOWN_CHARS:
+        if not known:
+            self._head = self._head[-SHOWN_CHARS:] + chunk  # of blanks without end the last ones will do
+        elif len(self._head) < SHOWN_CHARS:
             self._head += chunk
         first = self._head.lstrip(_BEFORE)[:1]
         if known:
@@ -98,6 +101,9 @@ class ReplyReader:
         self._body.append(chunk)
 
     def _stream(self, chunk: bytes) -> Iterator[Delta]:
+        self._size_bytes += len(chunk)
+        if self._size_bytes > MAX_REPLY_BYTES:
+            raise ModelError(Fault(FaultKind.MALFORMED, f"the reply is longer than {MAX_REPLY_BYTES} bytes"))
         try:
             events = self._events.feed(chunk)
         except EventTooLarge as error:

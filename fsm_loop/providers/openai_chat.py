@@ -37,8 +37,9 @@ class OpenAIChat(WiredModel):
     """One model behind one endpoint that speaks Chat Completions; made once, asked for ever, on asyncio or trio.
 
     There are two ways to the wire. Built in (extra `http`): HTTP over aiohttp, on trio over httpx. `proxy` is a proxy's
-    address, else those of the environment count; `verify` is an `ssl.SSLContext`, or false for a server that need not
-    prove who it is; `max_connections` bounds the pool. Or `client`, an `openai.AsyncOpenAI` of your own, for Azure,
+    address (http, https, or with the extra `socks` socks5 and socks5h), else those of the environment count; `verify`
+    is an `ssl.SSLContext`, with your own CA or client certificate, or false for a server that need not prove who it
+    is; `max_connections` bounds the pool. Or `client`, an `openai.AsyncOpenAI` of your own, for Azure,
     say: it is yours to close, and `base_url`, `headers` and those three are its affair. Where the extra is not
     installed, but the SDK is, a client of the SDK is made.
 

@@ -16,7 +16,7 @@ from fsm_loop.errors import ModelError
 from fsm_loop.ports import CallDelta, Delta, Meta, ReasoningDelta, Stopped, TextDelta
 from fsm_loop.providers.chat_decode import DONE, parsed
 from fsm_loop.providers.classify import fault_of_body
-from fsm_loop.providers.fields import amount, count, index, mapping, text, word
+from fsm_loop.providers.fields import amount, arguments_in, count, index, mapping, text, word
 from fsm_loop.providers.openai_responses_items import (
     CALL,
     MESSAGE,
@@ -24,7 +24,6 @@ from fsm_loop.providers.openai_responses_items import (
     REASONING,
     Item,
     Items,
-    arguments_in,
     reasoning_of,
     refuses,
     text_of,

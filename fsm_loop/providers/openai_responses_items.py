@@ -7,12 +7,11 @@ that it is about, and the last whole one is believed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fsm_loop.core.messages import is_cut
-from fsm_loop.providers.fields import index, items, mapping, text, word
+from fsm_loop.providers.fields import MOST_ITEMS, arguments_in, index, items, mapping, not_deep, text, too_many, word
 
 MESSAGE, CALL, REASONING = "message", "function_call", "reasoning"
 PROTOCOL = "openai-responses"
@@ -133,7 +132,7 @@ class Items:
         kept = [_kept(each.told) for each in self.all if each.told is not None and id(each) not in repeated]
         sendable = [each for each in kept if each is not None]
         plain = all(each["type"] in (MESSAGE, CALL) and "phase" not in each for each in sendable)
-        return [] if plain else sendable
+        return [] if plain else not_deep(sendable)
 
     # ------------------------------------------------------------ telling them apart
 
@@ -155,6 +154,8 @@ class Items:
         return next((each for group in (by_id, by_place, own) for each in group), None)
 
     def _new(self, kind: str, item_id: str, place: int | None) -> Item:
+        if len(self.all) >= MOST_ITEMS:
+            raise too_many("items")
         item = Item(kind, item_id, place)
         self.all.append(item)
         if item_id:
@@ -170,11 +171,6 @@ class Items:
             self._by_id[item_id] = item
         if call_id and not item.call_id and item.slot is None:
             item.twin = next((each for each in self.all if each is not item and each.call_id == call_id), None)
-
-
-def arguments_in(value: Any) -> str:
-    """The arguments as JSON text: some servers send them as an object."""
-    return json.dumps(value) if isinstance(value, (dict, list)) else text(value)
 
 
 def text_of(fields: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 
@@ -26,6 +26,7 @@ class HttpxPool:
             trust_env=False,
             limits=self._httpx.Limits(max_connections=max_connections, keepalive_expiry=IDLE_S),
         )
+        self._body: Any = type("Body", (_Body, self._httpx.AsyncByteStream), {})
 
     @asynccontextmanager
     async def post(
@@ -38,14 +39,63 @@ class HttpxPool:
     ) -> AsyncIterator[Answer]:
         """One request."""
         timeout = timeout_of(self._httpx, connect_timeout_s, read_timeout_s)
-        request = self._client.build_request("POST", url, content=payload, headers=headers, timeout=timeout)
-        response = await self._client.send(request, stream=True)
+        opened = _Opened()
+        request = self._client.build_request(
+            "POST", url, content=payload, headers=headers, timeout=timeout, extensions={"trace": opened}
+        )
+        request.stream = self._body(payload)
+        try:
+            response = await self._client.send(request, stream=True)
+        except BaseException:
+            await opened.aclose()
+            raise
         async with answering(response) as answer:
             yield answer
 
     async def aclose(self) -> None:
         """Close them."""
         await self._client.aclose()
+
+
+class _Body:
+    """The body of a request; httpx's own is a generator, and trio warns of one that was not read to its end."""
+
+    def __init__(self, payload: bytes) -> None:
+        self._payload = payload
+        self._left = 0
+
+    def __aiter__(self) -> Self:
+        self._left = 1
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self._left:
+            raise StopAsyncIteration
+        self._left = 0
+        return self._payload
+
+
+class _Opened:
+    """The connection that a request has opened and not used yet: whoever is cancelled there leaves it open in httpcore.
+
+    So does a SOCKS proxy that turns the request away.
+    """
+
+    def __init__(self) -> None:
+        self._stream: Any = None
+
+    async def __call__(self, event: str, facts: Mapping[str, Any]) -> None:
+        """What httpcore tells of each of its steps."""
+        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
+            self._stream = facts["return_value"]
+        elif event.endswith("send_request_headers.started"):
+            self._stream = None
+
+    async def aclose(self) -> None:
+        """Close it, if it is there."""
+        if self._stream is not None:
+            with anyio.move_on_after(CLOSE_S, shield=True):
+                await self._stream.aclose()
 
 
 def timeout_of(library: Any, connect_timeout_s: float, read_timeout_s: float | None) -> Any:

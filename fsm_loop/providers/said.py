@@ -12,6 +12,7 @@ from attrs import frozen
 NO_STATUS = 0  # told inside a reply whose own status was fine
 MAX_MESSAGE_CHARS = 500
 MAX_TEXT_CHARS = 8000  # of all that is looked through for known words
+MAX_PAGE_CHARS = 16_000  # of a page whose markup is taken away
 MAX_DEPTH = 8
 HIDDEN = "***"
 
@@ -22,9 +23,10 @@ _MESSAGES = ("message", "detail", "error_description", "error_msg", "msg", "erro
 _STATUSES = ("status_code", "status", "code", "http_status")
 _VAGUE = re.compile(r"provider returned error|upstream error|error|unknown error|bad request|\s*", re.IGNORECASE)
 
-_TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
-_UNSEEN = re.compile(r"<(script|style)\b.*?</\1\s*>", re.IGNORECASE | re.DOTALL)
-_TAG = re.compile(r"<[^>]{0,2000}>")
+_TITLE_BEGINS, _TITLE_ENDS = re.compile(r"<title[^>]{0,200}>", re.IGNORECASE), re.compile("</title>", re.IGNORECASE)
+_UNSEEN_BEGINS = re.compile(r"<(script|style)\b", re.IGNORECASE)
+_UNSEEN_ENDS = {name: re.compile(rf"</{name}\s*>", re.IGNORECASE) for name in ("script", "style")}
+_TAG = re.compile(r"<[^<>]{0,2000}>")
 _SECRETS = (
     re.compile(r"(?i)(bearer|basic)\s+[^\s'\"]+"),
     re.compile(r"(?i)((?:proxy-)?authorization|x-api-key|api-key|api_key)(['\"]?\s*[:=]\s*b?['\"]?)[^\s'\",;]+"),
@@ -49,8 +51,8 @@ def said_in(body: Any, status: int = NO_STATUS) -> Said:
     """What this body says, parsed or not; the status of a body that came with none is the one that it names."""
     body = _unwrapped(body)
     error = _error_in(body)
-    message = _message(body)
-    code = _code(error)
+    message = _message(body)[:MAX_TEXT_CHARS]
+    code = _code(error)[:MAX_MESSAGE_CHARS]
     text = " ".join((message, code, *_strings(body)))
     return Said(status or _status(error), message, code, _parameter(error), text[:MAX_TEXT_CHARS].lower())
 
@@ -120,8 +122,26 @@ def _plain(text: str) -> str:
     """The text of a page without its markup: the title where there is one."""
     if "<" not in text:
         return text
-    title = _TITLE.search(text)
-    return _TAG.sub(" ", _UNSEEN.sub(" ", title[1] if title else text)).strip()
+    return _TAG.sub(" ", _seen((_title(text) or text)[:MAX_PAGE_CHARS])).strip()
+
+
+def _seen(text: str) -> str:
+    """The page without what is not shown of it. As in a title: an end is looked for once, however often one begins."""
+    parts, at = [], 0
+    while begin := _UNSEEN_BEGINS.search(text, at):
+        end = _UNSEEN_ENDS[begin[1].lower()].search(text, begin.end())
+        if end is None:
+            break
+        parts.append(text[at : begin.start()])
+        at = end.end()
+    return " ".join((*parts, text[at:]))
+
+
+def _title(text: str) -> str:
+    """What the page is called; empty where it does not say."""
+    begin = _TITLE_BEGINS.search(text)
+    end = begin and _TITLE_ENDS.search(text, begin.end())
+    return text[begin.end() : end.start()] if begin and end else ""
 
 
 def _strings(value: Any, depth: int = 0) -> Iterator[str]:

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024  # of one event, its lines together; no honest chunk of a reply is near it
 
 _BOM = b"\xef\xbb\xbf"
-_NAMED = re.compile(rb"event: ([a-z_.]+)\ndata: ([^\n]+)").fullmatch
+_NAMED = re.compile(r"event: ([a-z_.]+)\ndata: ([^\n]+)").fullmatch
 
 
-class SseEvent(NamedTuple):
-    """One event: its name, empty where it has none, and its data, lines joined by a line feed."""
-
-    name: str
-    data: str
+SseEvent = tuple[str, str]  # its name, empty where it has none, and its data, lines joined by a line feed
 
 
 class EventTooLarge(ValueError):  # noqa: N818  # says what is wrong with it
@@ -71,20 +66,20 @@ class SseDecoder:
         if rest:
             self._unfinished.append(rest)
             self._unfinished_bytes += len(rest)
-        if self._unfinished_bytes + self._data_bytes > self._limit_bytes:
+        if self._unfinished_bytes + self._data_bytes > self._limit_bytes and not found:  # what is whole is told first
             raise EventTooLarge(f"an event of the stream has no end within {self._limit_bytes} bytes")
         return found
 
     def _whole_events(self, body: bytes) -> list[SseEvent]:
         """The events of bytes that begin and end where events do, which is what nearly all chunks are."""
         found: list[SseEvent] = []
-        for block in body.split(b"\n\n"):
-            if block.startswith(b"data: ") and b"\n" not in block and len(block) > 6:  # noqa: PLR2004  # the prefix
-                found.append(SseEvent("", block[6:].decode("utf-8", "replace")))
+        for block in body.decode("utf-8", "replace").split("\n\n"):
+            if block.startswith("data: ") and "\n" not in block and len(block) > 6:  # noqa: PLR2004  # the prefix
+                found.append(("", block[6:]))
             elif (named := _NAMED(block)) is not None:
-                found.append(SseEvent(named[1].decode(), named[2].decode("utf-8", "replace")))
+                found.append((named[1], named[2]))
             else:
-                lines = (*block.split(b"\n"), b"")
+                lines = (*block.encode("utf-8").split(b"\n"), b"")
                 found += [event for line in lines if (event := self._line(line)) is not None]
         return found
 
@@ -114,6 +109,7 @@ class SseDecoder:
         value = value.removeprefix(b" ")
         if name == b"data":  # a field without a colon: an empty line of data
             self._data.append(value)
+            self._data_bytes += len(line)
         elif name == b"event":
             self._name = value
         elif name == b"error":
@@ -128,4 +124,4 @@ class SseDecoder:
         self._data_bytes = 0
         if not data:
             return None
-        return SseEvent(name.decode("utf-8", "replace"), data.decode("utf-8", "replace"))
+        return name.decode("utf-8", "replace"), data.decode("utf-8", "replace")

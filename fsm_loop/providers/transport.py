@@ -24,7 +24,7 @@ import sniffio
 from attrs import frozen
 
 from fsm_loop.core.faults import Fault, FaultKind
-from fsm_loop.errors import MissingExtra, ModelError
+from fsm_loop.errors import ConfigError, MissingExtra, ModelError
 
 T = TypeVar("T")
 Trust = ssl.SSLContext | bool  # whom to trust; false: anybody
@@ -33,6 +33,7 @@ CLOSE_S = 1.0  # for a connection to close, whatever else is cancelled
 IDLE_S = 30.0  # a connection that was not used for so long is not used again
 WRITE_S = 60.0  # for a server to take one more piece of a request
 USER_AGENT = "fsm-loop"
+PROXIES = ("http", "https", "socks5", "socks5h")  # how a proxy may be reached
 MOST_HOPS = 4
 
 _MOVED = (307, 308)  # the statuses that ask for the same request, elsewhere
@@ -169,7 +170,7 @@ class HttpTransport:
             "user-agent": USER_AGENT,
             **{name.lower(): value for name, value in (headers or {}).items()},
         }
-        proxy = wire.proxy or _proxy_for(address)
+        proxy = proxy_of(wire.proxy) or proxy_of(_proxy_for(address))
         self._pools: PerLoop[Pool] = PerLoop(lambda: _pool(wire, address, proxy))
 
     @asynccontextmanager
@@ -229,7 +230,7 @@ def _pool(wire: Wire, address: str, proxy: str | None) -> Pool:
     """A pool of the library that fits the event loop; aiohttp knows no SOCKS."""
     secure = any(urlsplit(each).scheme == "https" for each in (address, proxy or ""))
     trust = trusted() if wire.verify is True and secure else wire.verify
-    socks = proxy is not None and proxy.startswith("socks")
+    socks = needs_socks(proxy)
     if sniffio.current_async_library() == "asyncio" and not socks and find_spec("aiohttp") is not None:
         from fsm_loop.providers.over_aiohttp import AiohttpPool
 
@@ -240,6 +241,25 @@ def _pool(wire: Wire, address: str, proxy: str | None) -> Pool:
     from fsm_loop.providers.over_httpx import HttpxPool
 
     return HttpxPool(library, trust, proxy, wire.max_connections)
+
+
+def proxy_of(address: str | None) -> str | None:
+    """The proxy's address, http:// before one that does not say how; raises ConfigError for one of another kind."""
+    if not address:
+        return None
+    scheme, says, _ = address.rpartition("://")
+    if says and scheme.lower() not in PROXIES:
+        raise ConfigError(f"a proxy is reached by one of {', '.join(PROXIES)}, not by {scheme!r}")
+    return address if says else f"http://{address}"
+
+
+def needs_socks(proxy: str | None) -> bool:
+    """Whether this proxy speaks SOCKS; raises MissingExtra where nothing here does."""
+    if proxy is None or not proxy.lower().startswith("socks"):
+        return False
+    if find_spec("socksio") is None:
+        raise MissingExtra("a SOCKS proxy needs the extra `socks`: pip install 'fsm-loop[socks]'")
+    return True
 
 
 @cache
@@ -267,8 +287,7 @@ def _proxy_for(url: str) -> str | None:
     if is_here(url) or urllib.request.proxy_bypass(parts.hostname or ""):
         return None
     proxies = urllib.request.getproxies()
-    named = proxies.get(parts.scheme) or proxies.get("all")
-    return f"http://{named}" if named and "://" not in named else named
+    return proxies.get(parts.scheme) or proxies.get("all")
 
 
 def _without_password(url: str) -> tuple[str, Mapping[str, str]]:

@@ -28,7 +28,17 @@ from fsm_loop.ports import Delta, ToolSpec
 from fsm_loop.providers.classify import fault_of, fault_of_response, fitted, request_id_of
 from fsm_loop.providers.over_sdk import SdkTransport
 from fsm_loop.providers.said import redacted
-from fsm_loop.providers.transport import Answer, HttpTransport, PerLoop, Transport, Wire, is_here, speaks_http
+from fsm_loop.providers.transport import (
+    Answer,
+    HttpTransport,
+    PerLoop,
+    Transport,
+    Wire,
+    is_here,
+    needs_socks,
+    proxy_of,
+    speaks_http,
+)
 
 ApiKey = str | Callable[[], str | Awaitable[str]]
 
@@ -90,7 +100,7 @@ class WiredModel(ABC):
         self._name = name
         self._streams = stream
         url = base_url or os.environ.get(self.vendor.url_variable) or self.vendor.url
-        self._wire = Wire(url, proxy, verify, max_connections)
+        self._wire = Wire(url, proxy_of(proxy), verify, max_connections)
         self._headers = dict(headers or {})
         self._key_giver = api_key if callable(api_key) else None
         self._key = "" if callable(api_key) or client is not None else self._first_key(api_key, base_url)
@@ -220,6 +230,7 @@ class WiredModel(ABC):
         wire = self._wire
         http: dict[str, Any] = {"trust_env": not is_here(wire.base_url), "verify": wire.verify}
         if wire.proxy is not None:
+            needs_socks(wire.proxy)
             http["proxy"] = wire.proxy
         client = getattr(sdk, self.vendor.client)(
             api_key=self._key,

@@ -17,7 +17,7 @@ from fsm_loop.core.messages import Finish, UserMessage
 from fsm_loop.ports import Meta, Stopped, TextDelta
 from fsm_loop.providers.anthropic_messages import AnthropicMessages
 from fsm_loop.providers.aws_events import AwsDecoder
-from fsm_loop.providers.sse import EventTooLarge, SseEvent
+from fsm_loop.providers.sse import EventTooLarge
 from fsm_loop.testing import server as s
 
 
@@ -53,7 +53,7 @@ def test_events_come_out_of_frames(size):
     pieces = [WHOLE[at : at + size] for at in range(0, len(WHOLE), size)]
     events = [event for piece in pieces for event in decoder.feed(piece)]
 
-    assert [BEGIN, SAYS, STOPS, ENDS] == [json.loads(event.data) for event in events]
+    assert [BEGIN, SAYS, STOPS, ENDS] == [json.loads(event[1]) for event in events]
     assert ([], False) == (decoder.end(), decoder.cut)
 
 
@@ -61,7 +61,7 @@ def test_an_exception_is_an_error():
     """A frame that tells of an exception is an event `error`, with its name and its words."""
     (event,) = AwsDecoder().feed(THROTTLED)
 
-    assert ("error", {"type": "throttlingException", "message": "slow down"}) == (event.name, json.loads(event.data))
+    assert ("error", {"type": "throttlingException", "message": "slow down"}) == (event[0], json.loads(event[1]))
 
 
 def test_headers_that_are_no_text_are_passed_over():
@@ -85,7 +85,7 @@ def test_what_is_no_frame():
         AwsDecoder().feed(b"\x00\x00\x00\x01" + b"x" * 20)
     broken = (12 + 3 + 4).to_bytes(4) + bytes(4) + b"crc." + b"{x}" + b"crc."
 
-    assert [SseEvent("", "a frame that cannot be read")] == AwsDecoder().feed(broken)
+    assert [("", "a frame that cannot be read")] == AwsDecoder().feed(broken)
 
 
 @given(st.binary(max_size=60), st.integers(0, len(WHOLE)))
@@ -128,3 +128,12 @@ async def test_what_bedrock_tells_inside_a_stream():
         await asked(wrapped(BEGIN) + THROTTLED)
 
     assert FaultKind.RATE_LIMITED is raised.value.fault.kind
+
+
+def test_what_is_whole_is_told_before_a_frame_that_is_none():
+    """A frame that cannot be is met again, once what came before it in the same bytes has been told."""
+    decoder = AwsDecoder()
+
+    assert [BEGIN] == [json.loads(event[1]) for event in decoder.feed(wrapped(BEGIN) + bytes(16))]
+    with pytest.raises(EventTooLarge):
+        decoder.feed(b"")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fsm_loop.providers.said import MAX_MESSAGE_CHARS, redacted, said_in, short
+from fsm_loop.providers.said import MAX_MESSAGE_CHARS, MAX_TEXT_CHARS, redacted, said_in, short
 
 HTML = "<!DOCTYPE html><html><head><title>api.test | 524: A timeout</title></head><body><p>x</p></body></html>"
 
@@ -25,6 +25,10 @@ HTML = "<!DOCTYPE html><html><head><title>api.test | 524: A timeout</title></hea
         ({"error": {"message": "Provider returned error", "metadata": {"raw": "No."}}}, "No."),
         (HTML, "api.test | 524: A timeout"),
         ("<p>Too <b>big</b></p>", "Too  big"),
+        ("<style>a<b>c</STYLE >So<script>x</script> <script>y</script>is it<script>", "So   is it"),
+        ("<title>Not said <p>So</p>", "Not said  So"),
+        ("<TITLE lang='x'>So</Title><title>Other</title>", "So"),
+        ({"error": {"message": "x" * 9000}}, "x" * MAX_TEXT_CHARS),
         ("No.", "No."),
         ("{half", "{half"),
         ({"error": {"message": "bad request"}}, "bad request"),

@@ -95,6 +95,7 @@ def test_an_end_in_the_middle_of_a_line_is_told():
         pytest.param([b"data: " + b"x" * 40], id="one line"),
         pytest.param([b"data: x\n"] * 10, id="many lines of one event"),
         pytest.param([b"x"] * 40, id="byte by byte"),
+        pytest.param([b"data\n"] * 10, id="many lines that say nothing"),
     ],
 )
 def test_an_event_has_a_limit(chunks):
@@ -110,3 +111,12 @@ def test_a_stream_has_no_limit(step):
     found = events(*(body[at : at + step] for at in range(0, len(body), step)), limit=32)
 
     assert 100 == len(found)
+
+
+def test_what_is_whole_is_told_before_an_event_that_is_too_large():
+    """The limit is met by the bytes that pass it, not by the events before them in the same bytes."""
+    decoder = SseDecoder(32)
+
+    assert [("", "a")] == decoder.feed(b"data: a\n\ndata: " + b"x" * 40)
+    with pytest.raises(EventTooLarge):
+        decoder.feed(b"x")
