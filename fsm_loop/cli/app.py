@@ -16,6 +16,7 @@ from fsm_loop.cli.check import check
 from fsm_loop.cli.diagram import diagram
 from fsm_loop.cli.options import Provider, RunOptions
 from fsm_loop.cli.stops import Status, Stop, stop_of
+from fsm_loop.cli.tune import tune
 from fsm_loop.errors import FsmLoopError
 
 # The library's own word for a wrong use: what a bad parameter is one of.
@@ -25,6 +26,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 app.command()(cases)
 app.command()(check)
 app.command()(diagram)
+app.command()(tune)
 
 
 def run_command(arguments: Sequence[str] | None = None) -> int:

@@ -22,6 +22,14 @@ def check(
         str | None, typer.Option(metavar="MODULE:NAME", help="A page of your own; without it, ours.")
     ] = None,
     chain: Annotated[int, typer.Option(metavar="N", min=0, help="How many providers stand behind the first.")] = 0,
+    odds: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROFILE",
+            help="How likely each end is under a profile of chances: calm, flaky_network, rate_limited, long_answers, "
+            "outage, or a TOML file of your own.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else.")] = False,
 ) -> int:
     """Prove that every turn ends, and print the exact worst case of a config, with what to look at in it.
@@ -30,12 +38,16 @@ def check(
     counted, with the cap on requests and without it (warnings change nothing), 1 where one is not, 2 for a wrong use.
     """
     from fsm_loop.cli.pages import page_of
-    from fsm_loop.cli.proof import told
+    from fsm_loop.cli.proof import told, told_besides
     from fsm_loop.core import counters
     from fsm_loop.core.machine import PAGE
     from fsm_loop.prove import bounds, certificate, stopping, warnings_of
+    from fsm_loop.prove.chances import profile_of
+    from fsm_loop.prove.odds import odds as odds_of
+    from fsm_loop.prove.rank import has_z3, ranked
     from fsm_loop.prove.worst import most_calls
 
+    profile = profile_of(odds) if odds is not None else None
     settings, machine = LoopConfig.load(config), page_of(page)
     certified, nested = certificate(machine), certificate(machine, without=[counters.requests])
     whole = certified.terminates and nested.terminates
@@ -43,10 +55,14 @@ def check(
     worst = bounds(settings, chain, machine) if whole else None
     stop = stopping(machine, most_calls(settings, chain) if whole and machine is PAGE else None)
     warnings = warnings_of(settings, chain) if whole and machine is PAGE else None
+    rank = ranked(machine) if has_z3() else None
+    likely = odds_of(profile, settings, chain, machine) if profile and whole else None
     if as_json:
-        print(json.dumps(_plain(certified, nested, worst, stop, warnings)))
+        plain = _plain(certified, nested, worst, stop, warnings)
+        more = {"certificate_z3": rank.plain() if rank else None, "odds": likely.plain() if likely else None}
+        print(json.dumps({**plain, **more}))
     else:
-        print("\n".join(told(certified, nested, worst, stop, warnings)))
+        print("\n".join((*told(certified, nested, worst, stop, warnings), "", *told_besides(rank, profile, likely))))
     return Status.COMPLETED if whole and stop.at_once else Status.FAILED
 
 

@@ -7,8 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from fsm_loop.config import LoopConfig
 from fsm_loop.prove import Bounds, Certificate, Stopping
+from fsm_loop.prove.chances import Profile
 from fsm_loop.prove.loops import WORD, Part
+from fsm_loop.prove.odds import Odds
 from fsm_loop.prove.places import Edge
+from fsm_loop.prove.rank import Ranked
 from fsm_loop.prove.tabled import lines_of
 from fsm_loop.prove.warnings import lasts
 
@@ -47,6 +50,19 @@ def told(
     if worst is not None and worst.exact_formulas:
         yield "\nIn the names of the config (chain: fallbacks; growths: doublings of an output limit to its ceiling):"
         yield from (line for each in worst.formula.splitlines() for line in _filled(each, "  ", " " * 18))
+
+
+def told_besides(rank: Ranked | None, profile: Profile | None, likely: Odds | None) -> Iterator[str]:
+    """What z3 says of the page, and the odds where a profile was given."""
+    if rank is None:
+        yield "z3 was left out, for it is not installed: pip install 'fsm-loop[prove]' has it agree or not."
+    else:
+        yield from (line for each in str(rank).splitlines() for line in _filled(each, "", "  "))
+    if likely is not None:
+        yield from ("", *(f"{likely.profile.name}: {likely.profile.says}".splitlines() if likely.profile.says else ()))
+        yield from str(likely).splitlines()
+    elif profile is not None:
+        yield from ("", "There are no odds: the turns of a page that need not end have none.")
 
 
 def verdict(certified: Certificate, nested: Certificate, worst: Bounds | None, stop: Stopping) -> Iterator[str]:
