@@ -13,7 +13,8 @@ from fsm_loop.cli.stops import Status
 from fsm_loop.config import LoopConfig
 
 if TYPE_CHECKING:
-    from fsm_loop.prove import Bounds, Certificate, Stopping
+    from fsm_loop.core.rows import Page
+    from fsm_loop.prove import Bounds, Certificate, Explored, Stopping
 
 
 def check(
@@ -30,15 +31,23 @@ def check(
             "outage, or a TOML file of your own.",
         ),
     ] = None,
+    deep: Annotated[
+        bool,
+        typer.Option(
+            "--deep",
+            help="Explore this config itself, which takes minutes, and not only a small one; a page of your own too.",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else.")] = False,
 ) -> int:
     """Prove that every turn ends, and print the exact worst case of a config, with what to look at in it.
 
     Reads the page that runs, the file and the environment; asks no model. The exit status is 0 where every loop is
-    counted, with the cap on requests and without it (warnings change nothing), 1 where one is not, 2 for a wrong use.
+    counted, with the cap on requests and without it, and every invariant holds (warnings change nothing); 1 where one
+    is not, or does not; 2 for a wrong use.
     """
     from fsm_loop.cli.pages import page_of
-    from fsm_loop.cli.proof import told, told_besides
+    from fsm_loop.cli.proof import told, told_besides, told_of
     from fsm_loop.core import counters
     from fsm_loop.core.machine import PAGE
     from fsm_loop.prove import bounds, certificate, stopping, warnings_of
@@ -57,13 +66,31 @@ def check(
     warnings = warnings_of(settings, chain) if whole and machine is PAGE else None
     rank = ranked(machine) if has_z3() else None
     likely = odds_of(profile, settings, chain, machine) if profile and whole else None
+    seen = _explored(settings, chain, machine, deep=deep) if machine is PAGE or deep else None
     if as_json:
         plain = _plain(certified, nested, worst, stop, warnings)
         more = {"certificate_z3": rank.plain() if rank else None, "odds": likely.plain() if likely else None}
-        print(json.dumps({**plain, **more}))
+        print(json.dumps({**plain, **_plain_of(seen), **more}))
     else:
-        print("\n".join((*told(certified, nested, worst, stop, warnings), "", *told_besides(rank, profile, likely))))
-    return Status.COMPLETED if whole and stop.at_once else Status.FAILED
+        lines = (*told(certified, nested, worst, stop, warnings), *told_of(seen), *told_besides(rank, profile, likely))
+        print("\n".join(lines))
+    sound = whole and stop.at_once and (seen is None or seen.holds)
+    return Status.COMPLETED if sound else Status.FAILED
+
+
+def _explored(settings: LoopConfig, chain: int, page: Page, *, deep: bool) -> Explored:
+    """This config, where it is to be so; else a small one like it, with a chain of one at most."""
+    from fsm_loop.cli.exploring import explored_with_bar
+    from fsm_loop.prove import small
+
+    return explored_with_bar(settings, chain, page) if deep else explored_with_bar(small(settings), min(chain, 1), page)
+
+
+def _plain_of(seen: Explored | None) -> dict[str, Any]:
+    if seen is None:
+        return {"invariants": None, "states": None, "edges": None, "explored": None}
+    plain = seen.plain()
+    return {name: plain.pop(name) for name in ("invariants", "states", "edges")} | {"explored": plain}
 
 
 def _plain(

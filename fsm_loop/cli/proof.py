@@ -6,8 +6,9 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from fsm_loop.config import LoopConfig
-from fsm_loop.prove import Bounds, Certificate, Stopping
+from fsm_loop.prove import Bounds, Certificate, Explored, Stopping
 from fsm_loop.prove.chances import Profile
+from fsm_loop.prove.explore import FEW
 from fsm_loop.prove.loops import WORD, Part
 from fsm_loop.prove.odds import Odds
 from fsm_loop.prove.places import Edge
@@ -50,6 +51,25 @@ def told(
     if worst is not None and worst.exact_formulas:
         yield "\nIn the names of the config (chain: fallbacks; growths: doublings of an output limit to its ceiling):"
         yield from (line for each in worst.formula.splitlines() for line in _filled(each, "  ", " " * 18))
+
+
+def told_of(seen: Explored | None) -> Iterator[str]:
+    """What was explored, and each invariant that does not hold with its shortest trail."""
+    yield ""
+    if seen is None:
+        yield "The invariants were not asked of this page's turns; --deep does it."
+        return
+    what = "This config" if seen.config.max_requests > FEW else "A small config like this one"
+    holding = [name for name, violation in seen.invariants.items() if violation is None]
+    sizes = f"{seen.decisions:,} decisions of the real step, {seen.states:,} states, {seen.edges:,} edges"
+    broken = [violation for violation in seen.invariants.values() if violation]
+    verdict = "no invariant is broken" if not broken else f"{len(broken)} NOT HELD"
+    yield from _filled(f"{what} was explored, every turn of it: {sizes}; {verdict}.")
+    yield from _filled(f"Held everywhere: {', '.join(holding)}.", "  ")
+    for violation in broken:
+        yield from ("", *str(violation).splitlines())
+    if not broken:
+        yield ""
 
 
 def told_besides(rank: Ranked | None, profile: Profile | None, likely: Odds | None) -> Iterator[str]:
