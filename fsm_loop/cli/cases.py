@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,11 +20,28 @@ if TYPE_CHECKING:
 SHOWN_CHARS = 500  # of one difference
 
 
+class Way(StrEnum):
+    """The ways to the wire on which a case is played."""
+
+    HTTP = "http"
+    SDK = "sdk"
+    BOTH = "both"
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """Each of them by itself."""
+        return ("http", "sdk") if self is Way.BOTH else (self.value,)
+
+
 def cases(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder that holds the cases, one file each.")],
     case: Annotated[
         list[str] | None, typer.Option(metavar="ID", help="Only this case; may be given several times.")
     ] = None,
+    way: Annotated[
+        Way,
+        typer.Option(help="How to the wire: http is built in, sdk goes over the client of the protocol's vendor."),
+    ] = Way.BOTH,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array, and nothing else.")] = False,
 ) -> int:
     """Play cases of what providers do on the wire, over real HTTP and in virtual time, and say what differs.
@@ -35,7 +53,7 @@ def cases(
 
     reports = []
     for each in _chosen(folder, case or []):
-        reports.append(tried(each))
+        reports.append(tried(each, way.ways))
         if not as_json:
             _show(reports[-1])
     if as_json:
@@ -68,7 +86,7 @@ def _show(report: Report) -> None:
         print(f"skip  {case.id}: {report.skipped}")
         return
     calls = "1 call" if played.llm_calls == 1 else f"{played.llm_calls} calls"
-    runs = 1 + len(case.variants)
+    runs = (1 + len(case.variants)) * len(report.ways)
     words = [played.outcome or "no end", calls, f"{played.seconds:.1f} s", *([f"{runs} runs"] if runs > 1 else [])]
     print(f"{'ok  ' if report.ok else 'FAIL'}  {case.id}: {', '.join(words)}", flush=True)
     for difference in report.differences:

@@ -46,9 +46,22 @@ def test_a_line_for_each_case(command, folder, monkeypatch):
     assert lines[0].startswith("ok    good: done, 1 call")
     assert lines[1].startswith("skip  strange: no provider speaks openai-responses")
     assert lines[2].startswith("FAIL  wrong: done, 1 call")
-    assert "visible text: 'Ho.', expected 'Hi.'" in lines[3]
-    assert "path: ready.turn_started > " in lines[4]
+    assert "http: visible text: 'Ho.', expected 'Hi.'" in lines[3]
+    assert "sdk: visible text: 'Ho.', expected 'Hi.'" in lines[4]
+    assert "path: ready.turn_started > " in lines[5]
     assert "3 cases: 1 as expected, 1 not, 1 skipped" in lines[-1]
+
+
+@pytest.mark.parametrize("way", ["http", "sdk"])
+def test_one_way_to_the_wire(command, folder, way):
+    """With --way a case is played once, and a difference needs no word of the way."""
+    status, told, _ = command(folder, "--way", way, "--case", "wrong")
+    lines = told.splitlines()
+
+    assert 1 == status
+    assert lines[0].startswith("FAIL  wrong: done, 1 call")
+    assert "runs" not in lines[0]
+    assert lines[1].strip() == "visible text: 'Ho.', expected 'Hi.'"
 
 
 def _chat():
@@ -70,6 +83,7 @@ def test_one_object_for_each_case(command, folder):
     [
         (["nowhere"], "there is no case here"),
         ([".", "--case", "none"], "there is no case"),
+        (["--way", "post", "."], "'post' is not one of 'http', 'sdk', 'both'"),
         ([], "Missing argument"),
     ],
 )

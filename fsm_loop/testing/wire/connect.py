@@ -48,17 +48,19 @@ def openai_chat(endpoint: Endpoint) -> tuple[Model, Close]:
 
 
 def openai_responses(endpoint: Endpoint) -> tuple[Model, Close]:
-    """OpenAI's Responses, over the way that is built in."""
+    """OpenAI's Responses, on either way."""
     from fsm_loop.providers.openai_responses import OpenAIResponses
 
+    client = _openai_client(endpoint) if endpoint.way == SDK else None
     model = OpenAIResponses(
         endpoint.model,
         base_url=endpoint.base_url,
         api_key=endpoint.key,
+        client=client,
         max_connections=endpoint.connections,
         stream=endpoint.stream,
     )
-    return model, model.aclose
+    return model, model.aclose if client is None else client.close
 
 
 def _openai_client(endpoint: Endpoint) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 from attrs import frozen
 
 from fsm_loop.testing.wire.case import Case
-from fsm_loop.testing.wire.connect import why_not
+from fsm_loop.testing.wire.connect import HTTP, why_not
 from fsm_loop.testing.wire.judge import differences
 from fsm_loop.testing.wire.play import Played, play
 
@@ -18,7 +18,7 @@ class Report:
     """One case: its first run, and everything in which any of its runs differs from what is expected.
 
     `skipped` says why it could not be played, empty where it was. `paths` are the ways through the rows of the runs
-    that differ.
+    that differ, `ways` the ways to the wire on which it was played.
     """
 
     case: Case
@@ -26,6 +26,7 @@ class Report:
     differences: Sequence[str] = ()
     paths: Sequence[Sequence[str]] = ()
     skipped: str = ""
+    ways: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool | None:
@@ -48,19 +49,21 @@ class Report:
         }
 
 
-def tried(case: Case) -> Report:
-    """The case and each of its variants, played and judged."""
+def tried(case: Case, ways: Sequence[str] = (HTTP,)) -> Report:
+    """The case and each of its variants, played on each of these ways to the wire, and judged."""
     reason = why_not(case.protocol)
     if reason:
         return Report(case, skipped=reason)
     first: Played | None = None
     found: list[str] = []
     paths = []
-    for run in case.runs():
-        played = play(run)
-        first = first or played
-        wrong = differences(run, played)
-        found += [f"{run.variant}: {each}" if run.variant else each for each in wrong]
-        if wrong:
-            paths.append([entry.row for entry in played.trail])
-    return Report(case, first, found, paths)
+    for way in ways:
+        for run in case.runs():
+            played = play(run, way)
+            first = first or played
+            wrong = differences(run, played)
+            where = ", ".join(filter(None, (run.variant, way if len(ways) > 1 else "")))
+            found += [f"{where}: {each}" if where else each for each in wrong]
+            if wrong:
+                paths.append([entry.row for entry in played.trail])
+    return Report(case, first, found, paths, ways=tuple(ways))
