@@ -112,7 +112,7 @@ def _ways(made: Classes, node: Node, known: dict[tuple[Key, Any], int]) -> Itera
     for label, event in late(node.moment):
         decision = step(node.turn, event, made.page)
         made.decisions += 1
-        if wrong := broken(Edge(node, decision, node)):
+        if wrong := broken(Edge(node, decision, node, made.page)):
             yield Way(label, decision.row, (), STUCK, broken=wrong)
 
 
@@ -172,7 +172,7 @@ def _way(made: Classes, answered: _Answered, move: Move, known: dict[tuple[Key, 
     if decision is None:
         return Way(label, None, answered.asked, STUCK, broken={_name_of(event): answered.why})
     after = following(before, decision)
-    edge = Edge(before, decision, after)
+    edge = Edge(before, decision, after, made.page)
     key = _key(after, made.page)
     if key not in known:
         known[key] = len(made.nodes)

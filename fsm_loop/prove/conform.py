@@ -133,9 +133,7 @@ class Follower:
         if claim.row == LATE:
             yield from _late(claim, self.page)
             return
-        group = [
-            row for row in self.page.rows if (row.source.name.lower(), row.trigger) == (claim.state, claim.trigger)
-        ]
+        group = _groups(self.page).get((claim.state, claim.trigger), ())
         row = next((each for each in group if each.name == claim.row), None)
         if row is None:
             yield f"no row {claim.row!r} stands on the page for {claim.trigger} in {claim.state}"
@@ -146,7 +144,7 @@ class Follower:
         yield from self._numbers(claim, row)
         yield from self._effects(claim, row)
 
-    def _answers(self, claim: Claim, group: list[Row], fired: Row) -> Iterator[str]:
+    def _answers(self, claim: Claim, group: tuple[Row, ...], fired: Row) -> Iterator[str]:
         """The guards of the rows from the top are asked, each row up to its first no."""
         told = list(claim.answers)
         for row in group[: group.index(fired) + 1]:
@@ -245,6 +243,16 @@ def _late(claim: Claim, page: Page) -> Iterator[str]:
 @cache
 def _guards(page: Page) -> Mapping[str, Guard]:
     return {name_of_guard(guard): guard for row in page.rows for guard in row.when}
+
+
+@cache
+def _groups(page: Page) -> Mapping[tuple[str, str], tuple[Row, ...]]:
+    """The rows by the state and the event that they stand for, in the order of the page."""
+    groups: dict[tuple[str, str], tuple[Row, ...]] = {}
+    for row in page.rows:
+        at = row.source.name.lower(), row.trigger
+        groups[at] = (*groups.get(at, ()), row)
+    return groups
 
 
 @cache

@@ -245,7 +245,7 @@ def _check(made: Classes, ways: list[Way], name: str) -> None:
             wrong = {name: str(error)}
             break
         after = node if decision.late else following(node, decision)
-        wrong = broken(Edge(node, decision, after))
+        wrong = broken(Edge(node, decision, after, made.page))
         node = after
     assert name in wrong, f"{name} is broken in a class of turns, and holds in the turn itself: {wrong}"
 

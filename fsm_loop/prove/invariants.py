@@ -23,16 +23,18 @@ from fsm_loop.core.events import (
     RequestRepaired,
     SteerGiven,
 )
-from fsm_loop.core.machine import ASKING, State
+from fsm_loop.core.machine import ASKING, PAGE, State
 from fsm_loop.core.messages import AssistantMessage, Message, Reply, ToolMessage, UserMessage, is_cut
 from fsm_loop.core.messages import Finish as Stop
 from fsm_loop.core.record import Record
+from fsm_loop.core.rows import Page
 from fsm_loop.core.step import Decision
 from fsm_loop.prove.canon import REQUESTS, Node
+from fsm_loop.prove.conform import illegal
 
 OUTCOMES = ("completed", "partial", "refused", "exhausted", "interrupted", "failed")
 SPENT = frozenset(each.name for each in COUNTERS if not each.measured)
-# Where each of the fourteen is checked.
+# Where each of the fourteen is checked; the last is none of them, but what a trail's verifier asks of each decision.
 CHECKED: Mapping[str, str] = {
     "terminates": "each request is counted, and a turn that is not over waits for something that its state awaits; "
     "in a small config no way round is left; for every config by `certificate`",
@@ -49,6 +51,7 @@ CHECKED: Mapping[str, str] = {
     "replay": "not here: the journal is folded again in tests/core/test_walks.py",
     "retry_changes": "on each request: since the last one, something was counted or said",
     "honest": "on each decision that ends the turn",
+    "legal": "on each decision, as the verifier of a trail asks it (conform)",
 }
 
 
@@ -59,6 +62,7 @@ class Edge:
     before: Node
     decision: Decision
     after: Node
+    page: Page = PAGE
 
     @property
     def event(self) -> Event:
@@ -291,11 +295,16 @@ def _dishonest(edge: Edge, outcome: str, text: str) -> Iterator[str]:
         yield f"a reply that was refused is called {outcome}"
 
 
+def legal(edge: Edge) -> str:
+    """The row may fire in this state on this event, its guards answer as is told, and the counters add up."""
+    return "; ".join(illegal(edge.decision, edge.before.turn, edge.page))
+
+
 CHECKS: Mapping[str, Callable[[Edge], str]] = {
     check.__name__: check
     for check in (
         *(terminates, one_grace, bounded, interrupt_wins, tools_whole, paired, shown_once),
-        *(one_writer, steer_kept, own_counters, named_end, retry_changes, honest),
+        *(one_writer, steer_kept, own_counters, named_end, retry_changes, honest, legal),
     )
 }
 

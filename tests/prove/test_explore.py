@@ -181,7 +181,7 @@ FOUND = {
     "a tool round refills the iterations": (),
     "a wait for a slot is not spent": ("terminates",),
     "a reconnect is not spent": ("retry_changes",),
-    "a retry is spent and not asked for": ("terminates", "bounded"),
+    "a retry is spent and not asked for": ("terminates", "bounded", "legal"),
     "a refresh of the credential is not spent": ("retry_changes",),
     "the last word is asked for again": ("terminates", "one_grace", "retry_changes"),
     "a provider that is not ready is asked for again": ("terminates", "own_counters"),
