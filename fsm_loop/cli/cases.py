@@ -42,6 +42,9 @@ def cases(
         Way,
         typer.Option(help="How to the wire: http is built in, sdk goes over the client of the protocol's vendor."),
     ] = Way.BOTH,
+    view: Annotated[
+        bool, typer.Option("--view", help="Show what the wire does beside what the loop did, request by request.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array, and nothing else.")] = False,
 ) -> int:
     """Play cases of what providers do on the wire, over real HTTP and in virtual time, and say what differs.
@@ -56,6 +59,8 @@ def cases(
         reports.append(tried(each, way.ways))
         if not as_json:
             _show(reports[-1])
+            if view:
+                _view(reports[-1])
     if as_json:
         print(json.dumps([report.plain() for report in reports]))
     else:
@@ -93,6 +98,13 @@ def _show(report: Report) -> None:
         print(f"        {visible(difference[:SHOWN_CHARS])}")
     for path in report.paths:
         print(f"        path: {compressed(path)}")
+
+
+def _view(report: Report) -> None:
+    from fsm_loop.cli.cases_view import shown
+
+    if report.played is not None:
+        print(*(f"  {line}".rstrip() for line in shown(report.case, report.played, report.differences)), "", sep="\n")
 
 
 def _sum(reports: Sequence[Report]) -> str:
