@@ -34,7 +34,9 @@ class Way(StrEnum):
 
 
 def cases(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder that holds the cases, one file each.")],
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="DIR", help="The folder that holds the cases, one file each.")
+    ] = None,
     case: Annotated[
         list[str] | None, typer.Option(metavar="ID", help="Only this case; may be given several times.")
     ] = None,
@@ -46,14 +48,21 @@ def cases(
         bool, typer.Option("--view", help="Show what the wire does beside what the loop did, request by request.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array, and nothing else.")] = False,
+    as_schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of a case, and stop.")] = False,
 ) -> int:
     """Play cases of what providers do on the wire, over real HTTP and in virtual time, and say what differs.
 
     One line for each case, with the differences and the path through the rows of the page below those that fail. The
     exit status is 0 where all are as expected, 1 where one is not, 2 for a wrong use.
     """
+    from fsm_loop.testing.wire.case import schema
     from fsm_loop.testing.wire.report import tried
 
+    if as_schema:
+        print(schema(), end="")
+        return Status.COMPLETED
+    if folder is None:
+        raise Stop("give the folder that holds the cases, as in `fsm-loop cases DIR`")
     reports = []
     for each in _chosen(folder, case or []):
         reports.append(tried(each, way.ways))

@@ -84,7 +84,7 @@ def test_one_object_for_each_case(command, folder):
         (["nowhere"], "there is no case here"),
         ([".", "--case", "none"], "there is no case"),
         (["--way", "post", "."], "'post' is not one of 'http', 'sdk', 'both'"),
-        ([], "Missing argument"),
+        ([], "give the folder that holds the cases"),
     ],
 )
 def test_a_wrong_use(command, folder, monkeypatch, arguments, sentence):
@@ -94,3 +94,24 @@ def test_a_wrong_use(command, folder, monkeypatch, arguments, sentence):
 
     assert (2, "") == (status, told)
     assert sentence in beside
+
+
+def test_the_schema_is_printed(command):
+    """It is JSON, and names the parts of a case."""
+    status, told, _ = command("--schema")
+
+    assert 0 == status
+    assert {"exchange", "expect", "setup"} <= set(json.loads(told)["properties"])
+
+
+def test_a_case_that_is_none_is_told_place_by_place(command, tmp_path):
+    """A field that no case has is never passed over: each is told with its place, in one sentence."""
+    wrong = raw(says("Hi."), expect={"visble_text": "Hi."})
+    wrong["exchange"][0]["steps"][0]["dely"] = 3
+    (tmp_path / "wrong.json").write_text(json.dumps(wrong), encoding="utf-8")
+    status, told, beside = command(tmp_path)
+
+    assert (2, "") == (status, told)
+    assert 1 == beside.count("\n")
+    assert "$.exchange[0].steps[0]: Additional properties are not allowed ('dely' was unexpected)" in beside
+    assert "$.expect: Additional properties are not allowed ('visble_text' was unexpected)" in beside

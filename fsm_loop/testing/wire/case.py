@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,9 @@ from fsm_loop.errors import FsmLoopError
 
 PROTOCOLS = ("openai-chat", "anthropic", "openai-responses")
 Parts = Mapping[str, Any]
+
+MOST_TOLD = 5  # things that are wrong with a case
+LONGEST_TOLD = 200  # characters of one of them
 
 
 @frozen
@@ -63,11 +68,38 @@ class Case:
 
 
 def case_of(value: Any, source: str = "case") -> Case:
-    """The case that this JSON value is; raises CaseError where it is none."""
+    """The case that this JSON value is; raises CaseError where it is none, with each place that the schema refuses.
+
+    The schema is asked where the package jsonschema is installed (extra `testing`).
+    """
+    if wrong := [*_refused(value)]:
+        more = f", and {len(wrong) - MOST_TOLD} more" if len(wrong) > MOST_TOLD else ""
+        raise CaseError(f"{source}: is no case: {'; '.join(wrong[:MOST_TOLD])}{more}")
     try:
         return _case_of(value)
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         raise CaseError(f"{source}: is no case: {type(error).__name__}: {error}") from error
+
+
+def schema() -> str:
+    """The JSON Schema (2020-12) of a case, as text."""
+    return resources.files("fsm_loop.testing.wire").joinpath("case.schema.json").read_text(encoding="utf-8")
+
+
+def _refused(value: Any) -> Iterator[str]:
+    """What the schema refuses, each with its place in the case."""
+    validator = _validator()
+    for error in () if validator is None else sorted(validator.iter_errors(value), key=lambda each: each.json_path):
+        yield f"{error.json_path}: {error.message[:LONGEST_TOLD]}"
+
+
+@cache
+def _validator() -> Any:
+    try:
+        import jsonschema
+    except ImportError:
+        return None
+    return jsonschema.Draft202012Validator(json.loads(schema()))
 
 
 def _case_of(value: Parts) -> Case:
