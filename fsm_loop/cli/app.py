@@ -87,7 +87,9 @@ def run(
             "Without it: openai where a key or a base URL is given or in the environment, else local."
         ),
     ] = None,
-    model: Annotated[str | None, typer.Option(help="The model's name at the provider.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="The model's name at the provider; litellm/VENDOR/NAME is asked through litellm.")
+    ] = None,
     base_url: Annotated[
         str | None, typer.Option(help="The provider's address, as in http://127.0.0.1:8080/v1.")
     ] = None,
