@@ -23,7 +23,7 @@ from fsm_loop.errors import FsmLoopError
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-app.command()(cases)
+app.add_typer(cases, name="cases")
 app.command()(check)
 app.command()(diagram)
 app.command()(tune)

@@ -7,10 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
+from fsm_loop.cli.recording import record
 from fsm_loop.cli.stops import Status, Stop
 
 if TYPE_CHECKING:
@@ -33,7 +35,20 @@ class Way(StrEnum):
         return ("http", "sdk") if self is Way.BOTH else (self.value,)
 
 
-def cases(
+class PlaysByDefault(TyperGroup):
+    """`fsm-loop cases DIR` plays; what else there is has a name."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The arguments, with the name of the command that they are for."""
+        return super().parse_args(ctx, args if args[:1] == ["record"] else ["play", *args])
+
+
+cases = typer.Typer(cls=PlaysByDefault, rich_markup_mode=None, pretty_exceptions_enable=False)
+cases.command()(record)
+
+
+@cases.command()
+def play(
     folder: Annotated[
         Path | None, typer.Argument(metavar="DIR", help="The folder that holds the cases, one file each.")
     ] = None,
@@ -53,7 +68,8 @@ def cases(
     """Play cases of what providers do on the wire, over real HTTP and in virtual time, and say what differs.
 
     One line for each case, with the differences and the path through the rows of the page below those that fail. The
-    exit status is 0 where all are as expected, 1 where one is not, 2 for a wrong use.
+    exit status is 0 where all are as expected, 1 where one is not, 2 for a wrong use. `fsm-loop cases record` makes
+    cases of live traffic; a folder of that name is given as ./record.
     """
     from fsm_loop.testing.wire.case import schema
     from fsm_loop.testing.wire.report import tried

@@ -78,7 +78,7 @@ def primary_of(options: RunOptions, environ: Mapping[str, str]) -> Endpoint:
     name = "--base-url" if options.base_url is not None else BASE_NAME
     key = _key(options.api_key_env, "--api-key-env", environ) if options.api_key_env else environ.get(KEY_NAME) or None
     if url is not None:
-        _check_url(url, name)
+        check_url(url, name)
     elif key is None:
         raise Stop(
             f"there is no key: set {KEY_NAME}, or name another variable with --api-key-env; "
@@ -101,7 +101,7 @@ def _fallback(spec: str, primary: Endpoint | None, environ: Mapping[str, str]) -
         if primary is None:
             raise Stop(f"--fallback {model}: with --provider local, give its address too: {model}@BASE_URL")
         return Endpoint(model, primary.base_url, primary.key)
-    _check_url(url, "--fallback")
+    check_url(url, "--fallback")
     host = f"{model}@{urlsplit(url).hostname}"
     if name is not None:
         return Endpoint(model, url, _key(name, "--fallback", environ), host)
@@ -118,7 +118,8 @@ def _key(name: str, option: str, environ: Mapping[str, str]) -> str:
     return key
 
 
-def _check_url(url: str, option: str) -> None:
+def check_url(url: str, option: str) -> None:
+    """Stop where this is no address of a server."""
     try:
         parts = urlsplit(url)
         whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

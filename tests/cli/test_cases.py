@@ -104,8 +104,14 @@ def test_the_schema_is_printed(command):
     assert {"exchange", "expect", "setup"} <= set(json.loads(told)["properties"])
 
 
-def test_a_case_that_is_none_is_told_place_by_place(command, tmp_path):
-    """A field that no case has is never passed over: each is told with its place, in one sentence."""
+@pytest.mark.parametrize("schema", ["whole", "names alone"])
+def test_a_case_that_is_none_is_told_place_by_place(command, tmp_path, monkeypatch, schema):
+    """A field that no case has is never passed over: each is told with its place, in one sentence.
+
+    That is so where the package is missing that knows schemas.
+    """
+    if schema == "names alone":
+        monkeypatch.setattr("fsm_loop.testing.wire.case._validator", lambda: None)
     wrong = raw(says("Hi."), expect={"visble_text": "Hi."})
     wrong["exchange"][0]["steps"][0]["dely"] = 3
     (tmp_path / "wrong.json").write_text(json.dumps(wrong), encoding="utf-8")
@@ -113,5 +119,10 @@ def test_a_case_that_is_none_is_told_place_by_place(command, tmp_path):
 
     assert (2, "") == (status, told)
     assert 1 == beside.count("\n")
-    assert "$.exchange[0].steps[0]: Additional properties are not allowed ('dely' was unexpected)" in beside
-    assert "$.expect: Additional properties are not allowed ('visble_text' was unexpected)" in beside
+    for place, name in (("$.exchange[0].steps[0]", "dely"), ("$.expect", "visble_text")):
+        words = (
+            f"Additional properties are not allowed ('{name}' was unexpected)"
+            if schema == "whole"
+            else f"a case has no field '{name}' there"
+        )
+        assert f"{place}: {words}" in beside

@@ -8,6 +8,7 @@ import sys
 import threading
 from importlib.metadata import entry_points
 
+import anyio
 import pytest
 
 from fsm_loop import Loop, LoopConfig
@@ -43,6 +44,23 @@ def test_a_case_may_be_given_in_any_shape(fault_server, tmp_path, given):
     shapes = {"path": path, "text": str(path), "mapping": raw(says("Hi.")), "case": case(says("Hi."))}
 
     assert "Hi." == ask(fault_server(shapes[given])).text
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_it_serves_tests_that_are_asynchronous(fault_server, backend):
+    """The server is in a thread of its own, so that it minds no event loop."""
+    server = fault_server(raw(BUSY, says("Hi.")))
+
+    async def asking():
+        model = OpenAIChat("m", base_url=server.base_url, api_key="k")
+        try:
+            return await Loop(model=model, config=QUICK).run("Hi")
+        finally:
+            await model.aclose()
+
+    result = anyio.run(asking, backend=backend)
+
+    assert ("completed", "Hi.", 2) == (result.outcome, result.text, len(server.requests))
 
 
 def test_several_are_served_at_once(fault_server):

@@ -70,7 +70,8 @@ class Case:
 def case_of(value: Any, source: str = "case") -> Case:
     """The case that this JSON value is; raises CaseError where it is none, with each place that the schema refuses.
 
-    The schema is asked where the package jsonschema is installed (extra `testing`).
+    The whole schema is asked where the package jsonschema is installed (extra `testing`); where it is not, only whether
+    each field is one that a case has.
     """
     if wrong := [*_refused(value)]:
         more = f", and {len(wrong) - MOST_TOLD} more" if len(wrong) > MOST_TOLD else ""
@@ -89,7 +90,11 @@ def schema() -> str:
 def _refused(value: Any) -> Iterator[str]:
     """What the schema refuses, each with its place in the case."""
     validator = _validator()
-    for error in () if validator is None else sorted(validator.iter_errors(value), key=lambda each: each.json_path):
+    if validator is None:
+        known = json.loads(schema())
+        yield from _unknown(value, known, known["$defs"], "$")
+        return
+    for error in sorted(validator.iter_errors(value), key=lambda each: each.json_path):
         yield f"{error.json_path}: {error.message[:LONGEST_TOLD]}"
 
 
@@ -99,7 +104,26 @@ def _validator() -> Any:
         import jsonschema
     except ImportError:
         return None
-    return jsonschema.Draft202012Validator(json.loads(schema()))
+    kind = jsonschema.Draft202012Validator
+    return kind(json.loads(schema()), format_checker=kind.FORMAT_CHECKER)
+
+
+def _unknown(value: Any, known: Parts, parts: Parts, place: str) -> Iterator[str]:
+    """The fields of a value that its schema does not have."""
+    while "$ref" in known:
+        known = parts[known["$ref"].rpartition("/")[2]]
+    for each in known.get("allOf", ()):
+        yield from _unknown(value, each, parts, place)
+    if isinstance(value, list) and "items" in known:
+        for at, each in enumerate(value):
+            yield from _unknown(each, known["items"], parts, f"{place}[{at}]")
+    if isinstance(value, dict) and "properties" in known:
+        names = known["properties"]
+        for name, each in value.items():
+            if name in names:
+                yield from _unknown(each, names[name], parts, f"{place}.{name}")
+            elif known.get("additionalProperties") is False:
+                yield f"{place}: a case has no field {name!r} there"
 
 
 def _case_of(value: Parts) -> Case:

@@ -58,7 +58,12 @@ def problems_of(requests: Sequence[Received], number: int, checks: Sequence[Part
         other = requests[place - 1] if 0 < place <= len(requests) else None
         name = check["check"]
         known = CHECKS.get(name)
-        problems = ["no such check"] if known is None else known(Asked(request, protocol, messages, check, other))
+        try:
+            problems = (
+                ["no such check"] if known is None else [*known(Asked(request, protocol, messages, check, other))]
+            )
+        except KeyError as error:
+            problems = [f"the check needs the field {error}"]
         found += [f"request {number}: {name}: {problem}" for problem in problems]
     return found
 

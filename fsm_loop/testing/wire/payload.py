@@ -51,6 +51,8 @@ def unrolled(steps: Sequence[Parts]) -> Iterator[Parts]:
         if repeat is None:
             yield step
             continue
+        if "delay" in step:
+            yield {"delay": step["delay"]}
         left = repeat["times"]
         while left == "forever" or left > 0:
             yield from unrolled(repeat["steps"])
@@ -58,6 +60,8 @@ def unrolled(steps: Sequence[Parts]) -> Iterator[Parts]:
                 yield {"delay": 0.0 if _takes_time(repeat["steps"]) else FOREVER_S}
             else:
                 left -= 1
+        if "end" in step:
+            yield {"end": step["end"]}
 
 
 def _takes_time(steps: Sequence[Parts]) -> bool:
