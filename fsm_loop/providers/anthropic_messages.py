@@ -15,9 +15,10 @@ from fsm_loop.errors import ConfigError
 from fsm_loop.ports import Delta, ToolSpec
 from fsm_loop.providers.anthropic_decode import MessagesDecoder
 from fsm_loop.providers.anthropic_encode import MAX_TOKENS, MessagesShape, body_of
+from fsm_loop.providers.asked import ApiKey
 from fsm_loop.providers.aws_events import FIRST_BYTE, AwsDecoder
 from fsm_loop.providers.chat_read import ReplyReader
-from fsm_loop.providers.wired import ApiKey, Vendor, WiredModel
+from fsm_loop.providers.wired import Vendor, WiredModel
 
 if TYPE_CHECKING:
     import anthropic

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from fsm_loop.core.effects import Request
 from fsm_loop.ports import ToolSpec
+from fsm_loop.providers.asked import ApiKey
 from fsm_loop.providers.call_ids import check_pattern
 from fsm_loop.providers.chat_encode import ChatShape, body_of
 from fsm_loop.providers.chat_read import ChatReader
 from fsm_loop.providers.transport import CLOSE_S
-from fsm_loop.providers.wired import KEYLESS, ApiKey, Vendor, WiredModel
+from fsm_loop.providers.wired import KEYLESS, Vendor, WiredModel
 
 if TYPE_CHECKING:
     import openai

@@ -14,11 +14,12 @@ from attrs import evolve
 
 from fsm_loop.core.effects import Request
 from fsm_loop.ports import ToolSpec
+from fsm_loop.providers.asked import ApiKey
 from fsm_loop.providers.chat_read import ReplyReader
 from fsm_loop.providers.openai_chat import OpenAIChat, account_headers
 from fsm_loop.providers.openai_responses_decode import ResponsesDecoder
 from fsm_loop.providers.openai_responses_encode import ResponsesShape, body_of
-from fsm_loop.providers.wired import ApiKey, WiredModel
+from fsm_loop.providers.wired import WiredModel
 
 if TYPE_CHECKING:
     import openai

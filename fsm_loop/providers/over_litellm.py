@@ -7,35 +7,30 @@ litellm opens the request and reads the wire; what its chunks mean is decided in
 from __future__ import annotations
 
 import importlib
-import inspect
 import logging
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import cache
 from importlib.util import find_spec
-from typing import Any, Self
+from typing import Any
 
 import anyio
 import sniffio
-from attrs import evolve
 
 from fsm_loop.config import LoopConfig
 from fsm_loop.core.effects import Request
 from fsm_loop.core.faults import Fault, FaultKind
 from fsm_loop.errors import ConfigError, MissingExtra, ModelError
 from fsm_loop.ports import Delta, ToolSpec
+from fsm_loop.providers.asked import ApiKey, AskedModel, within
 from fsm_loop.providers.call_ids import check_pattern
 from fsm_loop.providers.chat_decode import ChatDecoder
 from fsm_loop.providers.chat_encode import ChatShape, body_of
-from fsm_loop.providers.classify import fitted, request_id_of
+from fsm_loop.providers.classify import request_id_of
 from fsm_loop.providers.litellm_faults import fault_of_litellm, is_end
-from fsm_loop.providers.said import redacted
 from fsm_loop.providers.transport import CLOSE_S
 
-ApiKey = str | Callable[[], str | Awaitable[str]]
-
-LEAST_S = 0.001  # no timeout is less
 # What the turn has the only say in: a retry of litellm's would be a request that nobody counts.
 ONLY_OURS = frozenset(
     ("messages", "stream", "max_retries", "num_retries", "fallbacks", "context_window_fallback_dict", "timeout")
@@ -44,7 +39,7 @@ _OFFLINE = "LITELLM_LOCAL_MODEL_COST_MAP"  # without it the import asks the netw
 _LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
 
 
-class LiteLLM:
+class LiteLLM(AskedModel):
     """One model by litellm's name for it, `anthropic/claude-...` or `openai/NAME`; made once, asked for ever.
 
     `options` go to `litellm.acompletion` as they are: `api_base`, `api_version`, `drop_params`, `extra_headers` and
@@ -73,45 +68,11 @@ class LiteLLM:
         check_pattern(call_id_pattern)
         self._litellm = quiet_litellm()
         self._shape = ChatShape(model, options, "", returns_reasoning, call_id_pattern)
-        self._name = name or model
-        self._streams = stream
-        self._key_giver = api_key if callable(api_key) else None
-        self._key = "" if callable(api_key) else api_key or ""
-        self._secrets = {self._key, *_headers_in(options)}
-
-    @property
-    def name(self) -> str:
-        """What it is called in trails and results."""
-        return self._name
-
-    @property
-    def streams(self) -> bool:
-        """Whether its replies are streamed."""
-        return self._streams
-
-    @asynccontextmanager
-    async def ask(
-        self, request: Request, tools: Sequence[ToolSpec], config: LoopConfig
-    ) -> AsyncIterator[AsyncIterator[Delta]]:
-        """One request on the wire, sent when the first delta is asked for; leaving the context closes it."""
-        async with aclosing(self._deltas(request, tools, config)) as deltas:
-            yield deltas
-
-    async def refresh(self) -> bool:
-        """Ask for a fresh key; whether it is another one than before."""
-        if self._key_giver is None:
-            return False
-        before = self._key
-        return await self._ask_for_key() != before
+        key = "" if callable(api_key) else api_key or ""
+        super().__init__(name=name or model, stream=stream, api_key=api_key, key=key, secrets=_headers_in(options))
 
     async def aclose(self) -> None:
         """Nothing: the connections are litellm's, and others may use them."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
 
     async def _deltas(self, request: Request, tools: Sequence[ToolSpec], config: LoopConfig) -> AsyncGenerator[Delta]:
         body: dict[str, Any] = {}
@@ -136,33 +97,14 @@ class LiteLLM:
         except Exception as error:  # noqa: BLE001  # whatever litellm raises is a fault
             if is_end(error):  # the stream broke off unsaid: no terminal evidence, and that is all there is to tell
                 return
-            raise ModelError(self._fitted(fault_of_litellm(error), request, body, request_id)) from (
-                None if redacted(str(error), self._secrets) != str(error) else error
-            )
+            fault = self._fitted(fault_of_litellm(error), request, body, request_id)
+            raise ModelError(fault) from self._cause(error)
 
     async def _ours(self, patience_s: float, request: Request) -> dict[str, Any]:
         """What every request says beside its body."""
-        if self._key_giver is not None and not self._key:
-            await self._ask_for_key()
-        left_s = patience_s if request.time_left_s is None else min(patience_s, request.time_left_s)
+        await self._have_key()
         key = {"api_key": self._key} if self._key else {}
-        return {**key, "timeout": max(left_s, LEAST_S), "max_retries": 0, "num_retries": 0}
-
-    async def _ask_for_key(self) -> str:
-        assert self._key_giver is not None
-        try:
-            given = self._key_giver()
-            key = str(await given if inspect.isawaitable(given) else given)
-        except Exception as error:  # noqa: BLE001  # only its name is told: a vault's text may hold anything
-            raise ModelError(Fault(FaultKind.NOT_READY, f"no key could be had: {type(error).__name__}")) from None
-        self._key = key
-        self._secrets.add(key)
-        return key
-
-    def _fitted(self, fault: Fault, request: Request, body: Mapping[str, Any], request_id: str) -> Fault:
-        own = fitted(fault, parameters=body, streamed=request.stream, media=_shows_media(body))
-        message = redacted(fault.message, self._secrets)
-        return evolve(own, message=message, provider=self._name, request_id=fault.request_id or request_id)
+        return {**key, "timeout": within(patience_s, request), "max_retries": 0, "num_retries": 0}
 
 
 @cache
@@ -218,8 +160,3 @@ def _id_in(reply: Any) -> str:
 def _headers_in(options: Mapping[str, Any]) -> list[str]:
     headers = options.get("extra_headers") or options.get("headers") or {}
     return [str(value) for value in dict(headers).values()]
-
-
-def _shows_media(body: Mapping[str, Any]) -> bool:
-    contents = (message["content"] for message in body.get("messages", ()) if isinstance(message.get("content"), list))
-    return any(part.get("type") == "image_url" for content in contents for part in content)

@@ -5,29 +5,25 @@ A protocol adds what is its own: what is sent, how it is read, and in which head
 
 from __future__ import annotations
 
-import inspect
 import os
 import ssl
-from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, ClassVar, Never, Protocol, Self
+from typing import Any, ClassVar, Never, Protocol
 from urllib.parse import unquote, urlsplit
 
 import anyio
-from attrs import evolve, frozen
+from attrs import frozen
 
 from fsm_loop.config import LoopConfig
 from fsm_loop.core.effects import Request
-from fsm_loop.core.faults import Fault, FaultKind
-from fsm_loop.core.messages import MediaPart, UserMessage
 from fsm_loop.errors import ConfigError, MissingExtra, ModelError
 from fsm_loop.ports import Delta, ToolSpec
-from fsm_loop.providers.classify import fault_of, fault_of_response, fitted, request_id_of
+from fsm_loop.providers.asked import ApiKey, AskedModel, within
+from fsm_loop.providers.classify import fault_of, fault_of_response, request_id_of
 from fsm_loop.providers.over_sdk import SdkTransport
-from fsm_loop.providers.said import redacted
 from fsm_loop.providers.transport import (
     Answer,
     HttpTransport,
@@ -40,11 +36,8 @@ from fsm_loop.providers.transport import (
     speaks_http,
 )
 
-ApiKey = str | Callable[[], str | Awaitable[str]]
-
 KEYLESS = "none"  # what is sent as a key to a server that was named without one
 DRAIN_S = 0.1  # for the end of a body whose last event has been read, so that its connection can be used again
-LEAST_S = 0.001  # no timeout of the transport is less
 LONGEST_REFUSAL_BYTES = 1024 * 1024  # of the body of a failure that is read
 OK = range(200, 300)
 
@@ -75,7 +68,7 @@ class Reader(Protocol):
         ...
 
 
-class WiredModel(ABC):
+class WiredModel(AskedModel):
     """One model behind one endpoint; made once, asked for ever, on asyncio or trio.
 
     `aclose` closes the connections; the next request opens new ones. Connections belong to one event loop: close before
@@ -97,44 +90,17 @@ class WiredModel(ABC):
         verify: ssl.SSLContext | bool,
         max_connections: int | None,
     ) -> None:
-        self._name = name
-        self._streams = stream
         url = base_url or os.environ.get(self.vendor.url_variable) or self.vendor.url
         self._wire = Wire(url, proxy_of(proxy), verify, max_connections)
         self._headers = dict(headers or {})
-        self._key_giver = api_key if callable(api_key) else None
-        self._key = "" if callable(api_key) or client is not None else self._first_key(api_key, base_url)
-        self._secrets = {*self._headers.values(), *_passwords(url, proxy or ""), self._key}
+        key = "" if callable(api_key) or client is not None else self._first_key(api_key, base_url)
+        secrets = (*self._headers.values(), *_passwords(url, proxy or ""))
+        super().__init__(name=name, stream=stream, api_key=api_key, key=key, secrets=secrets)
         self._given = None if client is None else SdkTransport(client)
         self._http: HttpTransport | None = None
         self._made: PerLoop[SdkTransport] = PerLoop(self._make_client)
         if client is None:
             self._http = self._own_http()
-
-    @property
-    def name(self) -> str:
-        """What it is called in trails and results."""
-        return self._name
-
-    @property
-    def streams(self) -> bool:
-        """Whether its replies are streamed."""
-        return self._streams
-
-    @asynccontextmanager
-    async def ask(
-        self, request: Request, tools: Sequence[ToolSpec], config: LoopConfig
-    ) -> AsyncIterator[AsyncIterator[Delta]]:
-        """One request on the wire, sent when the first delta is asked for; leaving the context closes it."""
-        async with aclosing(self._deltas(request, tools, config)) as deltas:
-            yield deltas
-
-    async def refresh(self) -> bool:
-        """Ask for a fresh key; whether it is another one than before."""
-        if self._key_giver is None:
-            return False
-        before = self._key
-        return await self._ask_for_key() != before
 
     async def aclose(self) -> None:
         """Close the connections; a client that was given stays open."""
@@ -144,12 +110,6 @@ class WiredModel(ABC):
         made = self._made.taken()
         if made is not None:
             await made.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
 
     # ------------------------------------------------------------ what is a protocol's own
 
@@ -177,14 +137,14 @@ class WiredModel(ABC):
         try:
             body = self._body(request, tools)
             transport, headers = await self._way()
-            connect_s = _within(config.connect_timeout_s, request)
-            read_s = None if request.stream else _within(config.read_timeout_s, request)
+            connect_s = within(config.connect_timeout_s, request)
+            read_s = None if request.stream else within(config.read_timeout_s, request)
             async with transport.post(
                 self.vendor.path, body, headers, connect_timeout_s=connect_s, read_timeout_s=read_s
             ) as answer:
                 request_id = request_id_of(answer.headers)
                 if answer.status not in OK:
-                    await _refuse(answer, _within(config.read_timeout_s, request))
+                    await _refuse(answer, within(config.read_timeout_s, request))
                 reader = self._reader(request, request_id)
                 chunks = answer.chunks()
                 async for chunk in chunks:
@@ -200,14 +160,13 @@ class WiredModel(ABC):
             raise ModelError(self._fitted(error.fault, request, body, request_id)) from error
         except Exception as error:  # noqa: BLE001  # whatever the transport raises is a fault
             fault = self._fitted(fault_of(error), request, body, request_id)
-            raise ModelError(fault) from (None if self._tells(error) else error)
+            raise ModelError(fault) from self._cause(error)
 
     # ------------------------------------------------------------ the way to the wire, and the key
 
     async def _way(self) -> tuple[Transport, dict[str, str]]:
         """What carries a request in the event loop that runs, and the headers that it is given."""
-        if self._key_giver is not None and not self._key:
-            await self._ask_for_key()
+        await self._have_key()
         if self._http is not None:
             return self._http, self._key_headers(self._key)
         sdk = self._given or self._made.here()
@@ -252,31 +211,10 @@ class WiredModel(ABC):
             "a local server needs its base_url"
         )
 
-    async def _ask_for_key(self) -> str:
-        """A key from whoever gives them; requests use it from now on, and no message tells it."""
-        assert self._key_giver is not None
-        try:
-            given = self._key_giver()
-            key = str(await given if inspect.isawaitable(given) else given)
-        except Exception as error:  # noqa: BLE001  # only its name is told: a vault's text may hold anything
-            raise ModelError(Fault(FaultKind.NOT_READY, f"no key could be had: {type(error).__name__}")) from None
-        self._key = key
-        self._secrets.add(key)
+    async def _ask_for_key(self) -> None:
+        await super()._ask_for_key()
         for sdk in (*self._made.all(), *filter(None, [self._given])):
-            sdk.use_key(key)
-        return key
-
-    # ------------------------------------------------------------ what went wrong
-
-    def _fitted(self, fault: Fault, request: Request, body: Mapping[str, Any], request_id: str) -> Fault:
-        """The fault as it stands for this request, with the provider's name, the request's id, and no secret."""
-        own = fitted(fault, parameters=body, streamed=request.stream, media=_holds_media(request))
-        message = redacted(fault.message, self._secrets)
-        return evolve(own, message=message, provider=self._name, request_id=fault.request_id or request_id)
-
-    def _tells(self, error: Exception) -> bool:
-        """Whether the error's own text holds a secret, so that no traceback may show it."""
-        return redacted(str(error), self._secrets) != str(error)
+            sdk.use_key(self._key)
 
 
 async def _drained(chunks: AsyncIterator[bytes]) -> None:
@@ -302,17 +240,3 @@ async def _refuse(answer: Answer, patience_s: float) -> Never:
 
 def _passwords(*urls: str) -> Iterable[str]:
     return (form for url in urls if (word := urlsplit(url).password) for form in (word, unquote(word)))
-
-
-def _within(seconds: float, request: Request) -> float:
-    left = seconds if request.time_left_s is None else min(seconds, request.time_left_s)
-    return max(left, LEAST_S)
-
-
-def _holds_media(request: Request) -> bool:
-    return any(
-        isinstance(part, MediaPart)
-        for message in request.messages
-        if isinstance(message, UserMessage) and not isinstance(message.content, str)
-        for part in message.content
-    )
