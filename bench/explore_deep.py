@@ -9,30 +9,15 @@ import resource
 import sys
 import time
 
+from fsm_loop.cli.exploring import explored_with_bar
 from fsm_loop.config import LoopConfig
-from fsm_loop.prove.explore import explored
-
-STEP = 250_000  # states between two lines, where rich is not there
+from fsm_loop.core.machine import PAGE
 
 
 def main(chain: int) -> None:
-    """One exploration, with a bar where rich is there."""
+    """One exploration, with a bar where somebody watches."""
     began = time.perf_counter()
-    try:
-        from rich.progress import Progress
-    except ImportError:
-        done = explored(
-            LoopConfig(), chain, told=lambda what, n, known: n % STEP or print(f"{what}: {n:,} of {known:,}")
-        )
-    else:
-        with Progress() as bar:
-            tasks = {}
-
-            def told(what: str, n: int, known: int) -> None:
-                task = tasks.setdefault(what, bar.add_task(what[:60], total=None)) if what not in tasks else tasks[what]
-                bar.update(task, completed=n, total=known)
-
-            done = explored(LoopConfig(), chain, told=told)
+    done = explored_with_bar(LoopConfig(), chain, PAGE)
     print(done)
     for part in done.parts:
         print(f"  {part.states:>12,} states {part.edges:>14,} edges  {', '.join(part.counters)}")

@@ -8,7 +8,7 @@ the other one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 
 from attrs import frozen
@@ -65,23 +65,14 @@ class Drawing:
     arrows: tuple[Arrow, ...]
     notes: tuple[str, ...] = ()
 
-    @property
-    def start(self) -> str:
-        """The state in which a turn begins."""
-        return next((state.name for state in self.states if state.start), "")
-
-    @property
-    def done(self) -> str:
-        """The state in which a turn ends."""
-        return next((state.name for state in self.states if state.done), "")
-
 
 def drawing(outline: Outline, view: View = View.OVERVIEW) -> Drawing:
     """The picture of this view. Raises ViewError where no row of the page belongs to it."""
     if view is View.OVERVIEW:
         return _overview(outline)
     if view is View.FULL:
-        arrows = [_arrow(outline, [row], (label(row),), f"row-{row_id(row.name)}") for row in outline.rows]
+        ways = _ways(outline)
+        arrows = [_arrow(ways, [row], (label(row),), f"row-{row_id(row.name)}") for row in outline.rows]
         return Drawing("An agent's turn, row by row", outline.states, tuple(arrows))
     return _part(outline, view)
 
@@ -101,10 +92,10 @@ def _spent(row: Row) -> str:
     return f" ({row.spends})" if row.spends else ""
 
 
-def _arrow(outline: Outline, rows: Sequence[Row], lines: tuple[str, ...], name: str = "") -> Arrow:
+def _arrow(ways: Mapping[str, Way], rows: Sequence[Row], lines: tuple[str, ...], name: str = "") -> Arrow:
     first = rows[0]
-    ways = [_way(outline, row) for row in rows]
-    way = next(each for each in Way if each in ways)  # the best of them, so that the straight way is never broken
+    taken = {ways[row.name] for row in rows}
+    way = next(each for each in Way if each in taken)  # the best of them, so that the straight way is never broken
     name = name or f"rows-{first.source}-{first.target}"
     return Arrow(name, first.source, first.target, way, lines, tuple(rows))
 
@@ -112,14 +103,20 @@ def _arrow(outline: Outline, rows: Sequence[Row], lines: tuple[str, ...], name: 
 # ---------------------------------------------------------------- what an arrow is to a turn
 
 
-def _way(outline: Outline, row: Row) -> Way:
-    """The kind of this row, told from the page alone."""
-    begins = row.source == _start(outline) != row.target
-    if not begins and any(event.word for event in outline.events if event.name == row.event):
-        return Way.WORD
-    if row.name in _straight(outline):
-        return Way.STRAIGHT
-    return Way.END if row.target == _done(outline) else Way.DETOUR
+def _ways(outline: Outline) -> Mapping[str, Way]:
+    """The kind of each row, by its name, told from the page alone."""
+    straight = _straight(outline)
+    words = {event.name for event in outline.events if event.word}
+    start, done = _start(outline), _done(outline)
+
+    def way(row: Row) -> Way:
+        if row.event in words and not row.source == start != row.target:  # but for the word that begins the turn
+            return Way.WORD
+        if row.name in straight:
+            return Way.STRAIGHT
+        return Way.END if row.target == done else Way.DETOUR
+
+    return {row.name: way(row) for row in outline.rows}
 
 
 def _straight(outline: Outline) -> frozenset[str]:
@@ -184,14 +181,14 @@ _PARTS: dict[View, tuple[str, tuple[Callable[[Row], bool], ...]]] = {
 def _part(outline: Outline, view: View) -> Drawing:
     """Some rows of the page, each on a line; those of a way between the same two states share an arrow."""
     title, tests = _PARTS[view]
-    alike = _alike(outline)
+    alike, ways = _alike(outline), _ways(outline)
     chosen: dict[str, list[Row]] = {}
     for (source, target), rows in _merged(outline, alike).items():
         for row in rows:
             if any(test(row) for test in tests):
-                chosen.setdefault(f"rows-{source}-{target}-{_way(outline, row).name.lower()}", []).append(row)
+                chosen.setdefault(f"rows-{source}-{target}-{ways[row.name].name.lower()}", []).append(row)
     arrows = [
-        _arrow(outline, rows, tuple(dict.fromkeys(_short(outline, row) for row in rows)), name)
+        _arrow(ways, rows, tuple(dict.fromkeys(_short(outline, row) for row in rows)), name)
         for name, rows in chosen.items()
     ]
     if not arrows:
@@ -216,7 +213,8 @@ def _overview(outline: Outline) -> Drawing:
     """One arrow from a state to another, with the events and what is spent on the way."""
     alike = _alike(outline)
     merged = _merged(outline, alike)
-    arrows = tuple(_arrow(outline, rows, tuple(_summary(outline, rows))) for rows in merged.values())
+    ways = _ways(outline)
+    arrows = tuple(_arrow(ways, rows, tuple(_summary(outline, rows))) for rows in merged.values())
     twins = tuple(_twin(state, other) for state, other in alike.items())
     return Drawing("An agent's turn", outline.states, arrows, (*twins, *_kinds(outline), *_words(outline)))
 

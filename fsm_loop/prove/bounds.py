@@ -124,7 +124,7 @@ def bounds(config: LoopConfig | None = None, chain: int = 0, page: Page = PAGE) 
     if page is not PAGE:
         return _of_page(page, config, chain)
     free, most, grace = unlimited(config), most_requests(config), config.grace_calls
-    calls = int(evaluated(config, chain)["calls"]) - grace
+    calls = _uncapped(config, chain)
 
     def capped(terms: Mapping[str, str]) -> float:
         return min(evaluated(config, chain, terms)["calls"] - grace, most) + grace
@@ -133,7 +133,7 @@ def bounds(config: LoopConfig | None = None, chain: int = 0, page: Page = PAGE) 
         return sum(walk.calls)
 
     ones = tuple(partial(most_calls_of, place, config, chain) for place in range(chain + 1))
-    tools, unasked = min(config.max_iterations, most), int(evaluated(config, chain, rebuilds=0)["calls"]) - grace
+    tools, unasked = min(config.max_iterations, most), _uncapped(config, chain, rebuilds=0)
     unasked_walk = partial(most_calls, free, chain, rebuilds=False)
     return Bounds(
         config,
@@ -174,10 +174,20 @@ def _bound(name: str, most: float, measure: Callable[[Walk], float], *walks: Cal
     return Bound(name, most, exact=False, reached=reached, note=f"a turn of {round(reached, 3):,} was walked")
 
 
-def _waited(config: LoopConfig, chain: int, requests: int, calls: int) -> Bound:
-    chosen = plan(config, chain, requests, calls)
+def most_waited_s(config: LoopConfig, chain: int) -> float:
+    """The most seconds that a turn can wait; no turn is walked to it."""
+    chosen = plan(config, chain, most_requests(config), _uncapped(config, chain))
     assert chosen is not None  # every turn can be exhausted
-    most_s = chosen.total_s if config.turn_seconds is None else min(chosen.total_s, config.turn_seconds)
+    return chosen.total_s if config.turn_seconds is None else min(chosen.total_s, config.turn_seconds)
+
+
+def _uncapped(config: LoopConfig, chain: int, **other: float) -> int:
+    """The most requests without a cap on them, the grace call aside."""
+    return int(evaluated(config, chain, TERMS, **other)["calls"]) - config.grace_calls
+
+
+def _waited(config: LoopConfig, chain: int, requests: int, calls: int) -> Bound:
+    most_s = most_waited_s(config, chain)
     if min(requests, calls) > LONGEST_WALK:
         return Bound("waited_s", most_s, exact=False, note=TOO_LONG)
     return _bound("waited_s", most_s, lambda walk: walk.waited_s, partial(longest_wait, config, chain, requests, calls))

@@ -20,21 +20,11 @@ from fsm_loop.core.events import PortEvent, name_of
 from fsm_loop.core.guards import Left
 from fsm_loop.core.machine import PAGE
 from fsm_loop.core.rows import Guard, Page, Row, name_of_guard
-from fsm_loop.core.step import Decision, Turn
+from fsm_loop.core.step import Decision, Moved, Turn
 from fsm_loop.prove.places import ANSWERS, asks
 
 LATE = "late"
 Asked = Callable[[str], bool | None]
-
-
-@frozen
-class Change:
-    """A counter that moved, as it is told."""
-
-    counter: str
-    before: float
-    after: float
-    cap: float | None
 
 
 @frozen
@@ -46,7 +36,7 @@ class Claim:
     row: str
     after: str
     answers: tuple[tuple[str, bool], ...] = ()
-    moved: tuple[Change, ...] = ()
+    moved: tuple[Moved, ...] = ()
     effects: tuple[str, ...] = ()
 
     @classmethod
@@ -58,7 +48,7 @@ class Claim:
             row=decision.name,
             after=decision.turn.state.name.lower(),
             answers=tuple((name_of_guard(guard), answer) for guard, answer in decision.answers),
-            moved=tuple(Change(each.counter, each.before, each.after, each.cap) for each in decision.moved),
+            moved=decision.moved,
             effects=tuple(type(effect).__name__ for effect in decision.effects),
         )
 
@@ -71,7 +61,7 @@ class Claim:
             row=line["row"],
             after=line["after"],
             answers=tuple((each["guard"], each["answer"]) for each in line["guards"]),
-            moved=tuple(Change(each["counter"], each["before"], each["after"], each["cap"]) for each in line["moved"]),
+            moved=tuple(Moved(each["counter"], each["before"], each["after"], each["cap"]) for each in line["moved"]),
             effects=tuple(line["effects"]),
         )
 
@@ -200,7 +190,7 @@ class Follower:
             yield from _measured(each) if counter.measured else _counted(each, row, should.get(each.counter))
             yield from self._capped(each, counter)
 
-    def _capped(self, each: Change, counter: Counter) -> Iterator[str]:
+    def _capped(self, each: Moved, counter: Counter) -> Iterator[str]:
         cap = counter.limit(self.config, self.chain) if self.config else each.cap
         if cap != each.cap:
             yield f"{each.counter} has a cap of {cap}, and is told to have {each.cap}"
@@ -220,12 +210,12 @@ class Follower:
                 yield f"row {row.name} never asks for {name}"
 
 
-def _measured(each: Change) -> Iterator[str]:
+def _measured(each: Moved) -> Iterator[str]:
     if each.after < each.before:
         yield f"{each.counter} is measured, and falls from {each.before:g} to {each.after:g}"
 
 
-def _counted(each: Change, row: Row, should: float | None) -> Iterator[str]:
+def _counted(each: Moved, row: Row, should: float | None) -> Iterator[str]:
     if should is None:
         yield f"{each.counter} goes to {each.after:g}, and row {row.name} does not move it"
     elif each.after != should:

@@ -325,13 +325,13 @@ def _shown(edge: Edge) -> str:
 
 
 def _kept(record: Record, *, but_said: bool) -> str:
-    said = "" if but_said else _words(record.said)
+    said = "" if but_said else words_of(record.said)
     asked, cut = record.asked.text if record.asked else "", record.cut.text if record.cut else ""
     return said + asked + "".join(record.pieces) + cut
 
 
-def _words(messages: tuple[Message, ...]) -> str:
-    """What the model said, but for the note that stands where it said nothing."""
+def words_of(messages: tuple[Message, ...]) -> str:
+    """What the model said in these messages, but for the note that stands where it said nothing."""
     texts = (each.text for each in messages if isinstance(each, AssistantMessage))
     return "".join(text for text in texts if not text.startswith("[No answer"))
 

@@ -14,12 +14,10 @@ from attrs import Factory, define, evolve, frozen
 
 from fsm_loop.config import LoopConfig
 from fsm_loop.errors import ConfigError
-from fsm_loop.prove.bounds import most_requests
+from fsm_loop.prove.bounds import most_waited_s
 from fsm_loop.prove.chances import Profile
 from fsm_loop.prove.goals import Goal
 from fsm_loop.prove.odds import Odds, odds
-from fsm_loop.prove.terms import evaluated
-from fsm_loop.prove.waiting import plan
 
 MOST_TRIED = 60  # configs
 FAINT = 1e-9  # turns less likely than this are left out while it searches
@@ -203,17 +201,9 @@ class _Search:
         except ConfigError:
             return  # a value that does not go with the others
         found = odds(self.profile, config, self.chain, negligible=FAINT)
-        worst_s = worst_wait_s(config, self.chain)
+        worst_s = most_waited_s(config, self.chain)
         tried = Tried(changes, self.goal.of(found), self.goal.short_by(found), found, worst_s)
         self.tried[tuple(settings.values())] = tried
-
-
-def worst_wait_s(config: LoopConfig, chain: int) -> float:
-    """The most seconds that a turn can wait, as its bounds have it, without a turn being walked to it."""
-    calls = int(evaluated(config, chain)["calls"]) - config.grace_calls
-    chosen = plan(config, chain, most_requests(config), calls)
-    assert chosen is not None  # every turn can be exhausted
-    return chosen.total_s if config.turn_seconds is None else min(chosen.total_s, config.turn_seconds)
 
 
 def _short_enough(each: Tried, max_wait_s: float | None) -> bool:

@@ -7,7 +7,6 @@ import tomllib
 
 import pytest
 
-from fsm_loop.cli import main
 from fsm_loop.cli.stops import STATUS_OF, Status, Stop, stop_of
 from fsm_loop.config import LoopConfig
 from fsm_loop.core.faults import Fault, FaultKind
@@ -27,17 +26,6 @@ def nothing_in_the_environment(monkeypatch, tmp_path):
         if name.startswith(("OPENAI_", "FSM_LOOP_", "HERMES_")):
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def command(capsys):
-    """The command in this process: its status, what it printed, and what it said beside that."""
-
-    def run(*arguments):
-        status = main(arguments)
-        return (status, *capsys.readouterr())
-
-    return run
 
 
 WRONG = [

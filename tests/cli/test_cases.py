@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 
-from fsm_loop.cli import main
 from tests.wire.parts import raw, says
 
 pytest.importorskip("openai")
@@ -26,14 +26,9 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def command(capsys):
+def command(command):
     """The command in this process: its status, what it printed, and what it said beside that."""
-
-    def run(*arguments):
-        status = main(["cases", *map(str, arguments)])
-        return (status, *capsys.readouterr())
-
-    return run
+    return partial(command, "cases")
 
 
 def test_a_line_for_each_case(command, folder, monkeypatch):

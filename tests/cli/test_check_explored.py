@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 
-from fsm_loop.cli import main
 from fsm_loop.core.events import ProviderReady
 from fsm_loop.core.machine import State
 from fsm_loop.prove.invariants import CHECKS
@@ -16,14 +16,9 @@ OWN = "tests.export.own_page:OWN_PAGE"
 
 
 @pytest.fixture
-def command(capsys):
+def command(command):
     """The command in this process: its status, what it printed, and what it said beside that."""
-
-    def run(*arguments):
-        status = main(["check", *map(str, arguments)])
-        return (status, *capsys.readouterr())
-
-    return run
+    return partial(command, "check")
 
 
 @pytest.fixture

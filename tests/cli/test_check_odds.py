@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 
-from fsm_loop.cli import main
 from fsm_loop.core import counters as c
 from fsm_loop.core.counters import Occasion
 from fsm_loop.prove.rank import has_z3
@@ -14,16 +14,11 @@ from tests.prove.broken import spends, with_lines
 
 
 @pytest.fixture
-def command(capsys, tmp_path):
+def command(command, tmp_path):
     """The command in this process, under a small config: its status, what it printed, and what it said beside that."""
     file = tmp_path / "limits.toml"
     file.write_text("max_requests = 10\nmax_iterations = 3\n", encoding="utf-8")
-
-    def run(*arguments):
-        status = main(["check", "--config", str(file), *map(str, arguments)])
-        return (status, *capsys.readouterr())
-
-    return run
+    return partial(command, "check", "--config", file)
 
 
 @pytest.fixture

@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from fsm_loop.cli import main
 from fsm_loop.config import LoopConfig
 from fsm_loop.prove import bounds
+from fsm_loop.prove.bounds import most_waited_s
 from fsm_loop.prove.chances import profile_from
 from fsm_loop.prove.goals import goal_of
 from fsm_loop.prove.odds import odds
-from fsm_loop.prove.tune import tune, worst_wait_s
+from fsm_loop.prove.tune import tune
 
 PROFILE = "retry_after_s = 4.0\n[chances]\nempty = 0.1\nrate_limited = 0.25\n"
 
 
 @pytest.fixture
-def command(capsys, tmp_path):
-    """The command in this process, under a profile and a config of its own."""
+def command(command, tmp_path):
+    """The command in this process, under a profile and a config of its own, for a goal."""
     profile, config = tmp_path / "mine.toml", tmp_path / "limits.toml"
     profile.write_text(PROFILE, encoding="utf-8")
     config.write_text("max_requests = 12\napi_max_retries = 1\nempty_replies = 1\n", encoding="utf-8")
-
-    def run(goal, *arguments):
-        status = main(
-            ["tune", "--profile", str(profile), "--config", str(config), "--goal", goal, *map(str, arguments)]
-        )
-        return (status, *capsys.readouterr())
-
-    return run
+    return partial(command, "tune", "--profile", profile, "--config", config, "--goal")
 
 
 def test_a_goal_is_reached(command):
@@ -57,7 +51,7 @@ def test_what_is_printed_is_true(command):
 
     assert plain["reached"]
     assert odds(mine, config).outcomes["completed"] == pytest.approx(plain["best"]["goal"], abs=1e-6)
-    assert bounds(config)["waited_s"].value == plain["best"]["worst_wait_s"] == worst_wait_s(config, 0)
+    assert bounds(config)["waited_s"].value == plain["best"]["worst_wait_s"] == most_waited_s(config, 0)
 
 
 def test_the_front_is_one(command):

@@ -48,19 +48,17 @@ from fsm_loop.core.events import (
 )
 from fsm_loop.core.faults import Fault, FaultKind, RepairKind
 from fsm_loop.core.machine import ASKING, State
+from fsm_loop.core.messages import Finish as Stop
 from fsm_loop.core.messages import (
-    AssistantMessage,
-    Message,
     Reply,
     ToolCall,
-    ToolMessage,
     Usage,
     UserMessage,
     is_cut,
 )
-from fsm_loop.core.messages import Finish as Stop
 from fsm_loop.core.record import Record
 from fsm_loop.core.step import Decision, Turn, begin_turn, step
+from fsm_loop.prove.invariants import squeezed, unpaired, words_of
 
 OUTCOMES = {"completed", "partial", "refused", "exhausted", "interrupted", "failed"}
 COUNTED = tuple(each for each in COUNTERS if not each.measured)
@@ -544,27 +542,3 @@ PROMISES = (
     "terminates", "one_grace", "one_grace_when_spent", "bounded", "interrupt_wins", "tools_whole", "paired", "shown_once",
     "one_writer", "steer_kept", "own_counters", "named_end", "honest",
 )  # fmt: skip
-
-
-def words_of(messages: tuple[Message, ...]) -> str:
-    """What the model said in these messages, but for the note that stands where it said nothing."""
-    texts = (each.text for each in messages if isinstance(each, AssistantMessage))
-    return "".join(text for text in texts if not text.startswith("[No answer"))
-
-
-def squeezed(text: str) -> str:
-    """The text without white space, which is kept or dropped as it comes."""
-    return "".join(text.split())
-
-
-def unpaired(messages: tuple[Message, ...]) -> list[Message]:
-    """What is wrong with the order of calls and results."""
-    wrong: list[Message] = []
-    owed: list[str] = []
-    for message in messages:
-        if isinstance(message, ToolMessage):
-            wrong.extend([] if owed and owed.pop(0) == message.call_id else [message])
-        else:
-            wrong.extend([message] if owed else [])
-            owed = [call.id for call in message.tool_calls] if isinstance(message, AssistantMessage) else []
-    return wrong + [AssistantMessage(f"{call} has no result") for call in owed]

@@ -11,8 +11,8 @@ from fsm_loop.audit.jsonl import record_of
 from fsm_loop.config import LoopConfig
 from fsm_loop.core.events import InterruptAsked
 from fsm_loop.core.machine import State
-from fsm_loop.core.step import step
-from fsm_loop.prove.conform import Change, Claim, Follower, illegal
+from fsm_loop.core.step import Moved, step
+from fsm_loop.prove.conform import Claim, Follower, illegal
 from fsm_loop.prove.moves import late
 from fsm_loop.prove.walk import Walk
 from fsm_loop.prove.worst import most_calls
@@ -72,11 +72,11 @@ WRONG = {
     ),
     "a lie": ({"answers": (("budget_left", False),)}, "guard budget_left is told to answer no, and answers yes"),
     "nothing counted": ({"moved": ()}, "requests should go to 1, and does not move"),
-    "counted twice": ({"moved": (Change("requests", 0, 2, 6),)}, "requests goes to 2, and row"),
-    "counted from elsewhere": ({"moved": (Change("requests", 3, 1, 6),)}, "requests moves from 3, and stood at 0"),
-    "a counter of others": ({"moved": (Change("requests", 0, 1, 6), Change("boosts", 0, 1, 3))}, "does not move it"),
-    "no counter": ({"moved": (Change("requests", 0, 1, 6), Change("luck", 0, 1, 3))}, "luck is no counter of the page"),
-    "another cap": ({"moved": (Change("requests", 0, 1, 99),)}, "requests has a cap of 6, and is told to have 99"),
+    "counted twice": ({"moved": (Moved("requests", 0, 2, 6),)}, "requests goes to 2, and row"),
+    "counted from elsewhere": ({"moved": (Moved("requests", 3, 1, 6),)}, "requests moves from 3, and stood at 0"),
+    "a counter of others": ({"moved": (Moved("requests", 0, 1, 6), Moved("boosts", 0, 1, 3))}, "does not move it"),
+    "no counter": ({"moved": (Moved("requests", 0, 1, 6), Moved("luck", 0, 1, 3))}, "luck is no counter of the page"),
+    "another cap": ({"moved": (Moved("requests", 0, 1, 99),)}, "requests has a cap of 6, and is told to have 99"),
     "an effect of others": ({"effects": ("RunTool",)}, f"row {GRANTED} never asks for RunTool"),
     "an end": (
         {"effects": ("CallModel", "Finish")},

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import random
-import socket
-import struct
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsm_loop.testing.wire.connect import HTTP, SDK, WAYS, Endpoint
+from fsm_loop.testing.wire.server import close_as_reset
 from fsm_loop.testing.wire.virtual import VirtualLoop
 from tests.wire.fuzz import Reply, replies, seeds_of
 from tests.wire.fuzzed_turns import FUZZ, Bench, bare, check
@@ -130,8 +129,7 @@ class FakeServer:
             case [float(seconds)]:
                 await asyncio.sleep(min(seconds, 1e5))
             case [Exception()]:
-                plug: socket.socket = writer.get_extra_info("socket")
-                plug.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                close_as_reset(writer.transport)
                 return False
         return len(raw) % 2 == 0
 

@@ -10,8 +10,6 @@ import asyncio
 import gc
 import json
 import random
-import socket
-import struct
 import sys
 import threading
 import tracemalloc
@@ -30,6 +28,7 @@ from attrs import field, frozen
 
 from fsm_loop import Loop, LoopConfig
 from fsm_loop.testing.wire.connect import SDK, WAYS, Endpoint
+from fsm_loop.testing.wire.server import close_as_reset
 from tests.wire.fuzz import framed
 from tests.wire.streams import MESSAGES, RESPONSES, by_hand
 
@@ -167,8 +166,7 @@ class Hostile:
                 writer.write(HEAD + _chunk(body if deed == "late reset" else body[:cut]))
                 await asyncio.sleep(0.001)
         if "reset" in deed:
-            plug: socket.socket = writer.get_extra_info("socket")
-            plug.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            close_as_reset(writer.transport)
         return False
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets as chance
-import socket
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
@@ -21,7 +19,7 @@ from fsm_loop.testing.wire.disguise import SHORTEST_SECRET, Disguise
 from fsm_loop.testing.wire.heard import Heard, heard
 from fsm_loop.testing.wire.recorded import MOST_ANSWER_BYTES, Exchange, case_of_recording
 from fsm_loop.testing.wire.replied import has_said_all
-from fsm_loop.testing.wire.server import BEFORE_RESET_S, HOST
+from fsm_loop.testing.wire.server import BEFORE_RESET_S, HOST, close_as_reset
 
 PATHS = {"/chat/completions": "openai-chat", "/messages": "anthropic", "/responses": "openai-responses"}
 LEAVES_S = 1.0  # how long an answer is listened to when its client has left
@@ -149,8 +147,7 @@ class Recorder:
         if exchange.end in ("abrupt", "reset") and transport is not None:
             if exchange.end == "reset":
                 await asyncio.sleep(BEFORE_RESET_S)
-                sock: socket.socket = transport.get_extra_info("socket")
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                close_as_reset(transport)
                 transport.abort()
             else:
                 transport.close()

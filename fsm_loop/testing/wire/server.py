@@ -290,7 +290,12 @@ class _Connection(asyncio.Protocol):
         """Close so that the other side gets a reset, and no end."""
         if self._transport is None:
             return
-        sock: socket.socket | None = self._transport.get_extra_info("socket")
-        if sock is not None:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        close_as_reset(self._transport)
         self._transport.abort()
+
+
+def close_as_reset(transport: asyncio.BaseTransport) -> None:
+    """Let the other side get a reset, and no end, when this connection is closed."""
+    sock: socket.socket | None = transport.get_extra_info("socket")
+    if sock is not None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
