@@ -14,18 +14,16 @@ import urllib.request
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import anyio
 import pytest
 
-from fsm_loop import Loop, LoopConfig, TextDelta, Withdrawn
 from fsm_loop.core.faults import FaultKind
 from fsm_loop.providers.anthropic_messages import AnthropicMessages
 from fsm_loop.providers.openai_chat import OpenAIChat
 from fsm_loop.providers.openai_responses import OpenAIResponses
+from tests.embedded import LIMIT_S, follow, server_process
 
 local = pytest.importorskip("fsm_loop.providers.local")
 
-LIMIT_S = 120.0  # for a machine that is busy with other tests; the turns take a few seconds
 PROXY = Path(sys.prefix) / "proxy" / "bin" / "litellm"
 DIALECTS = ["chat", "messages", "responses"]
 STORY = "Write a long story about a fox."
@@ -41,40 +39,10 @@ def model_at(base_url, dialect, *, name="smollm2", stream=True):
     return AnthropicMessages(name, base_url=base_url.removesuffix("/v1"), **given)
 
 
-def follow(model, prompt, react=lambda turn, shown: None, *, tools=(), **limits):
-    """One turn, with what its consumer has on the screen in the end; *react* is told of each stretch of text."""
-
-    async def turn_of():
-        shown = ""
-        async with model:
-            with anyio.fail_after(LIMIT_S):
-                async with Loop(model=model, tools=tools, config=LoopConfig(**limits)).stream(prompt) as turn:
-                    async for note in turn:
-                        if isinstance(note, TextDelta):
-                            shown += note.text
-                            react(turn, shown)
-                        elif isinstance(note, Withdrawn):
-                            shown = shown.removesuffix(note.text)
-        return turn.result, shown
-
-    return anyio.run(turn_of)
-
-
 def stop(turn, shown):
     """Interrupt a turn that has begun to speak."""
     if len(shown) > 20:
         turn.interrupt("reader", "enough")
-
-
-@contextmanager
-def server_process():
-    """The embedded server in a process of its own, to be killed: the process and its base URL."""
-    command = [sys.executable, "-m", "fsm_loop.providers.local", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield process, process.stdout.readline().strip()
-        finally:
-            process.kill()
 
 
 @pytest.fixture(scope="module", name="server")

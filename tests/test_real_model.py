@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from contextlib import contextmanager
-
-import anyio
 import pytest
 
-from fsm_loop import Loop, LoopConfig, TextDelta, Withdrawn
 from fsm_loop.providers.openai_chat import OpenAIChat
+from tests.embedded import follow, server_process
 
 local = pytest.importorskip("fsm_loop.providers.local")
-
-LIMIT_S = 120.0  # for a machine that is busy with other tests; the turns take a few seconds
 
 
 @pytest.fixture(scope="module", name="server")
@@ -24,44 +17,14 @@ def _server():
         yield server
 
 
-@contextmanager
-def server_process():
-    """The same server in a process of its own, to be killed: the process and its base URL."""
-    command = [sys.executable, "-m", "fsm_loop.providers.local", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield process, process.stdout.readline().strip()
-        finally:
-            process.kill()
+def run(server, prompt, **given):
+    """One turn on the server, with what its consumer has on the screen in the end."""
+    return follow(model_at(server), prompt, **given)
 
 
-def run(server, prompt, *, tools=(), fallbacks=(), base_url=None, **limits):
-    """One turn on the server, with what its consumer was shown, and what it was asked to take back."""
-    return follow(
-        server, prompt, lambda turn, shown: None, tools=tools, fallbacks=fallbacks, base_url=base_url, **limits
-    )
-
-
-def follow(server, prompt, react, *, tools=(), fallbacks=(), base_url=None, **limits):
-    """As `run`; *react* is told of each stretch of text that is shown."""
-
-    async def turn_of():
-        shown = ""
-        async with OpenAIChat(server.model, base_url=base_url or server.base_url) as model:
-            loop = Loop(model=model, fallbacks=fallbacks, tools=tools, config=LoopConfig(**limits))
-            with anyio.fail_after(LIMIT_S):
-                async with loop.stream(prompt) as turn:
-                    async for note in turn:
-                        if isinstance(note, TextDelta):
-                            shown += note.text
-                            react(turn, shown)
-                        elif isinstance(note, Withdrawn):
-                            shown = shown.removesuffix(note.text)
-        for each in fallbacks:
-            await each.aclose()
-        return turn.result, shown
-
-    return anyio.run(turn_of)
+def model_at(server, base_url=None):
+    """The model of the server, at another address where one is given."""
+    return OpenAIChat(server.model, base_url=base_url or server.base_url)
 
 
 def states(result):
@@ -117,7 +80,7 @@ def test_an_interrupt_in_mid_stream(server):
         if len(shown) > 20:
             turn.interrupt("reader", "enough")
 
-    result, shown = follow(server, "Write a long story about a fox.", stop)
+    result, shown = follow(model_at(server), "Write a long story about a fox.", stop)
     after, _ = run(server, "Say hello.", max_output_tokens=20, continuations=0)
 
     assert ("interrupted", "reader", "enough") == (result.outcome, result.issuer, result.reason)
@@ -136,11 +99,10 @@ def test_a_server_killed_in_mid_stream_is_replaced(server):
 
         second = OpenAIChat(server.model, base_url=server.base_url, name="second")
         result, shown = follow(
-            server,
+            model_at(server, base_url),
             "Write a long story about a fox.",
             kill,
             fallbacks=[second],
-            base_url=base_url,
             api_max_retries=0,
             max_output_tokens=80,
             continuations=2,
