@@ -6,6 +6,7 @@ import re
 from xml.etree import ElementTree as ET
 
 import pytest
+from attrs import evolve
 
 from fsm_loop import PAGE
 from fsm_loop.export.dot import STYLES, dot
@@ -72,6 +73,19 @@ def test_what_is_not_text_of_dot_is_escaped():
 
     assert "a person to allow" in shown["state-asked"]
     assert "| or not" in shown["state-asked"]
+
+
+def test_marks_of_the_markup_are_shown_as_they_are():
+    """A sentence with the marks that DOT and its labels are made of is written out, and breaks nothing."""
+    said = outline(OWN_PAGE)
+    states = tuple(
+        evolve(each, sentence='a <b>"bold" & \\word') if each.name == "asked" else each for each in said.states
+    )
+    text = dot(evolve(said, states=states))
+    shown = ET.fromstring(picture(text, "svg"))
+    words = " ".join("".join(part.itertext()) for part in shown.iter() if part.tag.endswith("text"))
+
+    assert 'a <b>"bold" &' in words.replace("\xa0", " ")
 
 
 @pytest.mark.parametrize("view", View)

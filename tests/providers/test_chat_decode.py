@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from fsm_loop.core.faults import FaultKind
+from fsm_loop.core.faults import Fault, FaultKind
 from fsm_loop.core.messages import Finish, Usage
 from fsm_loop.errors import ModelError
 from fsm_loop.ports import CallDelta, Meta, ReasoningDelta, Stopped, TextDelta
@@ -442,3 +442,73 @@ def test_a_whole_body_that_is_no_reply(body, kind):
         ChatDecoder().whole(body)
 
     assert kind is raised.value.fault.kind
+
+
+USAGE = {"prompt_tokens": 3, "completion_tokens": 4}
+# A chunk of text with something beside it: in the delta, in the choice, in the chunk.
+BESIDE = {
+    "nothing": ({}, {}, {}),
+    "a role": ({"role": "assistant"}, {}, {}),
+    "nulls": ({"reasoning_content": None, "tool_calls": None, "refusal": None}, {"logprobs": None}, {"usage": None}),
+    "reasoning": ({"reasoning_content": "Hm"}, {}, {}),
+    "a refusal": ({"refusal": "No"}, {}, {}),
+    "a call": ({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}]}, {}, {}),
+    "an old call": ({"function_call": {"name": "f", "arguments": "{}"}}, {}, {}),
+    "what nobody knows": ({"audio": {"id": "a"}}, {"stop_reason": None}, {"provider": "p"}),
+    "an end": ({}, {"finish_reason": "stop"}, {}),
+    "a failing end": ({}, {"finish_reason": "error"}, {}),
+    "another choice": ({}, {"index": 1}, {}),
+    "no index": ({}, {"index": None}, {}),
+    "usage": ({}, {}, {"usage": USAGE}),
+    "an error": ({}, {}, {"error": {"message": "overloaded", "code": 529}}),
+    "the object of an error": ({}, {}, {"object": "error", "message": "no"}),
+    "the type of an error": ({}, {}, {"type": "error", "message": "no"}),
+}
+QUICK = ("nothing", "a role", "nulls", "no index")
+
+
+def heard(beside, text="Hi"):
+    """What comes of a chunk of text behind another one, with what stands beside it: the deltas, or the fault."""
+    delta, choice, more = BESIDE[beside]
+    value = {
+        "object": "chat.completion.chunk",
+        "choices": [{"index": 0, "delta": {"content": text, **delta}, "finish_reason": None, **choice}],
+        **more,
+    }
+    decoder = ChatDecoder()
+    decoder.event("", json.dumps(chunk({"content": "So: "})))
+    try:
+        return decoder.event("", json.dumps(value))
+    except ModelError as error:
+        return error.fault
+
+
+@pytest.mark.parametrize("beside", BESIDE)
+@pytest.mark.parametrize("text", ["Hi", "", "\ud800"])
+def test_a_chunk_of_text_is_read_quickly_to_the_same_effect(monkeypatch, beside, text):
+    """Whatever stands beside the text, the short way to read it says what the long way says."""
+    short = heard(beside, text)
+    monkeypatch.setattr("fsm_loop.providers.chat_decode._text_alone", lambda data: "")
+
+    assert heard(beside, text) == short
+
+
+@pytest.mark.parametrize(
+    ("beside", "expected"),
+    [
+        *((each, [TextDelta("Hi")]) for each in QUICK),
+        ("an end", [TextDelta("Hi"), Stopped(Finish.STOP)]),
+        ("usage", [Meta(usage=Usage(3, 4)), TextDelta("Hi")]),
+        ("reasoning", [ReasoningDelta("Hm"), TextDelta("Hi")]),
+        ("another choice", []),
+    ],
+)
+def test_what_stands_beside_a_text_is_heard(beside, expected):
+    """An end, usage and reasoning beside a text are not passed over, and a choice that was not asked for is."""
+    assert expected == heard(beside)
+
+
+@pytest.mark.parametrize("beside", ["an error", "the object of an error", "the type of an error", "a failing end"])
+def test_a_failure_beside_a_text_is_one(beside):
+    """Text is no reason to overlook that the provider failed."""
+    assert isinstance(heard(beside), Fault)
