@@ -7,7 +7,9 @@
     +-- ToolError (TypeError)             a function that cannot be offered as a tool
     +-- MissingExtra (ImportError)        something optional is not installed
     +-- UnexpectedEvent (RuntimeError)    a driver reported what the page does not await
+    +-- TrailError (ValueError)           a trail that cannot be read
     +-- TurnEnded (RuntimeError)          a word to a turn that is over
+    +-- TrailFailed                       a watcher cannot keep its trail, and the turn must not go on
     +-- ModelError                        an adapter says what went wrong, as a fault
     +-- TurnFailed                        `TurnResult.raise_for_outcome` was asked to raise
 
@@ -53,6 +55,14 @@ class UnexpectedEvent(FsmLoopError, RuntimeError):  # noqa: N818  # named for th
 
 class TurnEnded(FsmLoopError, RuntimeError):  # noqa: N818  # a statement about the turn
     """The turn is over, so it can be told nothing more."""
+
+
+class TrailError(FsmLoopError, ValueError):
+    """A trail cannot be read; the text names the file, the line and what is wrong with it."""
+
+
+class TrailFailed(FsmLoopError):  # noqa: N818  # a statement about the trail
+    """A watcher raises it where it cannot keep its trail and the turn must not go on: the turn ends as failed."""
 
 
 class ModelError(FsmLoopError):

@@ -17,7 +17,8 @@ from fsm_loop.config import LoopConfig
 from fsm_loop.core.effects import Request
 from fsm_loop.core.faults import Fault
 from fsm_loop.core.messages import Finish, Message, ToolCall, ToolStatus, Usage
-from fsm_loop.core.step import Decision
+from fsm_loop.core.rows import Page
+from fsm_loop.core.step import Decision, Turn
 
 
 @frozen
@@ -195,5 +196,18 @@ class Watcher(Protocol):
     """Sees each decision of a turn, in order."""
 
     def saw(self, turn_id: str, seq: int, decision: Decision) -> None:
-        """One decision was made. What this raises never changes the turn."""
+        """One decision was made. What this raises never changes the turn, unless it is TrailFailed: that ends it."""
+        ...
+
+
+@runtime_checkable
+class Follows(Protocol):
+    """A watcher that is also told where a turn begins and where it is left."""
+
+    def opened(self, turn_id: str, turn: Turn, page: Page) -> None:
+        """A turn is about to begin: its record holds the config and the names of the providers."""
+        ...
+
+    def closed(self, turn_id: str, turn: Turn) -> None:
+        """Nothing more will come of the turn; its record holds the end."""
         ...

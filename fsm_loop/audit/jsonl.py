@@ -1,70 +1,53 @@
-"""The trail as a file of lines: one JSON object for each decision, written out before the next one is made."""
+"""The trail as a file of lines: one JSON object for each record, written out before anything is done about it."""
 
 from __future__ import annotations
 
-import json
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Literal, Unpack
 
-from fsm_loop.audit.facts import facts, plain
-from fsm_loop.core.events import name_of
-from fsm_loop.core.rows import name_of_guard
-from fsm_loop.core.step import Decision
+from fsm_loop.audit.scribe import Scribe
+from fsm_loop.audit.sink import Sink, Wishes, one_of
 
-if TYPE_CHECKING:
-    import os
-
-Content = Literal["digests", "full"]
+Fsync = Literal["each", "end", "never"]
 
 
-class JsonLines:
-    """A watcher that appends each decision to a file, as one line of ASCII.
+class JsonLines(Sink):
+    """A watcher that appends each record to a file, as one line of canonical JSON.
 
-    A line goes to the system whole, so several turns, and several programs, may share a file: `turn` and `seq` tell
-    their lines apart. `content="full"` keeps what users, models and tools say; without it the trail holds lengths and
-    digests. Raises OSError where the file cannot be opened.
+    A line goes to the system whole, so several turns, and several programs, may share a file: `turn` tells their
+    lines apart. What was written outlives the process, however it ends. `fsync` says what outlives the machine:
+    "each" record, the records of each turn at its "end", or "never" by our doing (the system writes it out when it
+    sees fit). It holds the turn up for as long as the disk takes, milliseconds as a rule. Raises OSError where the
+    file cannot be opened.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, content: Content = "digests") -> None:
-        if content not in ("digests", "full"):
-            msg = f"content is {content!r}; it must be 'digests' or 'full'"
-            raise ValueError(msg)
-        self._full = content == "full"
+    def __init__(self, path: str | os.PathLike[str], *, fsync: Fsync = "never", **wishes: Unpack[Wishes]) -> None:
+        super().__init__(**wishes)
+        one_of("fsync", fsync, "each", "end", "never")
+        self._fsync = fsync
         self._file = Path(path).open("ab", buffering=0)  # noqa: SIM115  # open for as long as turns are watched
+        self._torn = not _ends_a_line(path)
 
-    def saw(self, turn_id: str, seq: int, decision: Decision) -> None:
-        """One decision was made: its line is written."""
-        line = json.dumps(record_of(turn_id, seq, decision, full=self._full), separators=(",", ":"))
-        rest = memoryview(f"{line}\n".encode("ascii"))
+    def write(self, scribe: Scribe, line: bytes, *, last: bool = False) -> None:  # noqa: ARG002  # the line says whose
+        """One line of the file; what stands torn before it, after a crash or on a full disk, stays a line by itself."""
+        rest = memoryview(b"\n" + line if self._torn else line)
         while rest:
+            self._torn = True
             rest = rest[self._file.write(rest) :]
+        self._torn = False
+        if self._fsync == "each" or (last and self._fsync == "end"):
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """No more lines will come."""
         self._file.close()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def record_of(turn_id: str, seq: int, decision: Decision, *, full: bool = False) -> dict[str, Any]:
-    """The decision as a trail keeps it: what came, what was asked, what it led to."""
-    return {
-        "turn": turn_id,
-        "seq": seq,
-        "at": plain(decision.event.at),
-        "state": decision.before.name.lower(),
-        "trigger": name_of(type(decision.event)),
-        "facts": facts(decision.event, full=full),
-        "guards": [{"guard": name_of_guard(guard), "answer": answer} for guard, answer in decision.answers],
-        "row": decision.name,
-        "moved": [
-            {"counter": each.counter, "before": plain(each.before), "after": plain(each.after), "cap": plain(each.cap)}
-            for each in decision.moved
-        ],
-        "effects": [type(effect).__name__ for effect in decision.effects],
-        "after": decision.turn.state.name.lower(),
-    }
+def _ends_a_line(path: str | os.PathLike[str]) -> bool:
+    """Whether the next line may be appended as it is; what is no file (a pipe, a terminal) has no torn end."""
+    if not Path(path).is_file() or Path(path).stat().st_size == 0:
+        return True
+    with Path(path).open("rb") as kept:
+        kept.seek(-1, os.SEEK_END)
+        return kept.read(1) == b"\n"

@@ -119,7 +119,9 @@ def stopped(record: Record, event: InterruptAsked) -> Did:
     partial = Reply(text=event.partial.text)
     text = settled.answer + partial.text or last_text(settled)
     settled = settled.but(usage=record.usage + event.partial.usage)
-    fresh, finish = _end(settled, "interrupted", partial, text=text, issuer=event.issuer, reason=event.reason)
+    outcome = "failed" if event.fault else "interrupted"
+    who, why = event.issuer, event.reason
+    fresh, finish = _end(settled, outcome, partial, text=text, fault=event.fault, issuer=who, reason=why)
     return fresh, (Abandon(record.attempt), *finish)
 
 

@@ -49,10 +49,14 @@ class TurnStarted(Event):
 
 @frozen(kw_only=True)
 class InterruptAsked(Event):
-    """Someone asks to stop; `partial` is what was shown of the reply in flight, `unstoppable` are running calls."""
+    """Someone asks to stop; `partial` is what was shown of the reply in flight, `unstoppable` are running calls.
+
+    With a `fault` the turn is not stopped for anybody's wish: it cannot go on, and has failed.
+    """
 
     issuer: str = "user"
     reason: str = ""
+    fault: Fault | None = None
     partial: Reply = NO_REPLY
     unstoppable: frozenset[str] = field(default=frozenset(), converter=frozenset)
 

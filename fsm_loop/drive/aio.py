@@ -48,6 +48,7 @@ from fsm_loop.core.messages import Message
 from fsm_loop.core.rows import Page
 from fsm_loop.core.step import Decision, begin_turn, step
 from fsm_loop.drive import repairs
+from fsm_loop.drive.audience import Audience
 from fsm_loop.drive.calls import Means, ModelCalls
 from fsm_loop.drive.edge import plain
 from fsm_loop.drive.notes import Finished, Outbox, StateChanged
@@ -94,10 +95,9 @@ class Driver:
         self.page = page
         self.turn = begin_turn(config, tuple(model.name for model in ports.models), page)
         self.trail: list[Entry] = []
-        self.trail_faults: list[str] = []
         self.waited_s = 0.0
         self._outbox = outbox
-        self._watchers = list(ports.watchers)
+        self._audience = Audience(ports.watchers, turn_id, self._stop_for)
         self._heard: deque[tuple[type[Event], dict[str, Any]]] = deque()
         self._deciding = False
         self._todo: list[Effect] = []
@@ -120,6 +120,13 @@ class Driver:
         """Stop, now: nothing more is begun, and what was said and done is kept."""
         partial, unstoppable = self._calls.partial, self._rounds.unstoppable
         self.feed(InterruptAsked, issuer=issuer, reason=reason, partial=partial, unstoppable=unstoppable)
+
+    def _stop_for(self, fault: Fault) -> None:
+        """Stop, because the turn cannot go on; one that is over stays as it ended."""
+        if self.over:
+            return
+        unstoppable = self._rounds.unstoppable
+        self.feed(InterruptAsked, issuer="trail", fault=fault, partial=self._calls.partial, unstoppable=unstoppable)
 
     def steer(self, text: str, *, now: bool = False) -> None:
         """A message during the turn."""
@@ -146,12 +153,13 @@ class Driver:
                 except BaseException as error:  # noqa: BLE001  # carried out of the group, so that it stays one exception
                     failure = error
                 group.cancel_scope.cancel()
+            if failure is not None:
+                raise failure
         except BaseException as error:
             self._end_for(error)
             raise
-        if failure is not None:
-            self._end_for(failure)
-            raise failure
+        finally:
+            self._audience.closed(self.turn)
         return self.result()
 
     def begin(self, messages: Sequence[Message]) -> None:
@@ -187,6 +195,8 @@ class Driver:
     def _decide(self, kind: type[Event], facts: dict[str, Any]) -> None:
         """Decide, tell whoever watches, and put what is to be done on the list."""
         event = kind(at=self.ports.clock.now(), chance=self.ports.chance.draw(), **facts)
+        if not self.trail:
+            self._audience.opened(self.turn, self.page)
         decision = step(self.turn, event, self.page)
         self.turn = decision.turn
         self._record(decision)
@@ -199,12 +209,7 @@ class Driver:
     def _record(self, decision: Decision) -> None:
         seq = len(self.trail)
         self.trail.append(entry_of(seq, decision))
-        for watcher in tuple(self._watchers):
-            try:
-                watcher.saw(self.turn_id, seq, decision)
-            except Exception as error:  # noqa: BLE001  # a watcher that fails never changes the turn
-                self._watchers.remove(watcher)
-                self.trail_faults.append(f"{type(watcher).__name__}: {type(error).__name__}: {error}")
+        self._audience.saw(seq, decision)
         if self._outbox is not None and not decision.late and decision.before is not self.page.done:
             waits = [effect.delay_s for effect in decision.effects if isinstance(effect, SetTimer)]
             before, after = decision.before.name.lower(), decision.turn.state.name.lower()
@@ -285,7 +290,7 @@ class Driver:
             reason=end.reason,
             waited_s=self.waited_s,
             trail=tuple(self.trail),
-            trail_faults=tuple(self.trail_faults),
+            trail_faults=tuple(self._audience.faults),
         )
 
     # ------------------------------------------------------------ waits, slots, providers, repairs

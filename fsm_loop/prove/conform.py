@@ -54,15 +54,15 @@ class Claim:
 
     @classmethod
     def read(cls, line: Mapping[str, Any]) -> Self:
-        """What a line of a trail says; raises KeyError or TypeError where it is no such line."""
+        """What a line of a trail says; raises KeyError, TypeError or ValueError where it is no such line."""
         return cls(
             state=line["state"],
             trigger=line["trigger"],
             row=line["row"],
             after=line["after"],
-            answers=tuple((each["guard"], each["answer"]) for each in line["guards"]),
+            answers=tuple((guard, answer) for guard, answer in line["guards"]),
             moved=tuple(Moved(each["counter"], each["before"], each["after"], each["cap"]) for each in line["moved"]),
-            effects=tuple(line["effects"]),
+            effects=tuple(each["effect"] for each in line["effects"]),
         )
 
 

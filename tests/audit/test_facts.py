@@ -8,7 +8,21 @@ from enum import Enum
 
 import pytest
 
-from fsm_loop.audit.facts import DEEPEST, digest, facts, plain
+from fsm_loop.audit.facts import DEEPEST, Telling, digest, plain
+from fsm_loop.core.effects import (
+    Abandon,
+    CallModel,
+    Repair,
+    Request,
+    ReserveSlot,
+    RunTool,
+    Say,
+    SetTimer,
+    Withdrawn,
+)
+from fsm_loop.core.effects import (
+    Finish as Finishes,
+)
 from fsm_loop.core.events import (
     InterruptAsked,
     ModelFailed,
@@ -20,7 +34,7 @@ from fsm_loop.core.events import (
     ToolReturned,
     TurnStarted,
 )
-from fsm_loop.core.faults import Fault, FaultKind
+from fsm_loop.core.faults import Fault, FaultKind, RepairKind
 from fsm_loop.core.messages import (
     AssistantMessage,
     Finish,
@@ -34,6 +48,12 @@ from fsm_loop.core.messages import (
     Usage,
     UserMessage,
 )
+
+
+def facts(event, *, full=False, redact=None):
+    """What a trail tells of the event."""
+    return Telling(full, redact).facts(event)
+
 
 SECRET = "the launch code is 0000"
 CALL = ToolCall("call_1", "add", f'{{"a": "{SECRET}"}}', f"do not fit: {SECRET}")
@@ -70,7 +90,7 @@ def test_no_text_is_written_unless_it_is_asked_for(event):
     [
         (TimerFired(attempt=7, chance=0.25, at=3.0), (), {"chance": 0.25, "attempt": 7}),
         (TEXTED[0], ("messages", 0), {"is": "system", "text": digest(SECRET)}),
-        (TEXTED[0], ("messages", 1, "content", 1), {"is": "media", "url": digest(f"data:{SECRET}"), "kind": "image"}),
+        (TEXTED[0], ("messages", 1, "content", 1), {"is": "media", "url": digest(f"data:{SECRET}")}),
         (TEXTED[0], ("messages", 3, "call_id"), "call_1"),
         (TEXTED[3], ("reply", "finish"), "stop"),
         (TEXTED[3], ("reply", "usage", "output_tokens"), 4),
@@ -80,7 +100,7 @@ def test_no_text_is_written_unless_it_is_asked_for(event):
         (TEXTED[4], ("fault", "kind"), "overloaded"),
         (TEXTED[4], ("fault", "message"), "busy"),
         (TEXTED[4], ("fault", "retry_after_s"), 2.5),
-        (TEXTED[5], ("status",), ToolStatus.OK.value),
+        (ToolReturned(attempt=1, call_id="c", text="", status=ToolStatus.ERROR), ("status",), ToolStatus.ERROR.value),
         (TEXTED[7], ("unstoppable",), ["call_1"]),
         (InterruptAsked(issuer="user", reason="Ctrl-C"), ("reason",), "Ctrl-C"),
         (ModelFailed(attempt=1, fault=Fault(FaultKind.UNKNOWN, "x" * 900)), ("fault", "message"), "x" * 500),
@@ -126,7 +146,16 @@ STRANGE = [
     (math.nan, "nan"),
     (-math.inf, "-inf"),
     (10**400, "a whole number of 1329 bits"),
-    (2**1000, 2**1000),
+    (2**1000, str(2**1000)),
+    (2**53, str(2**53)),
+    (2**53 - 1, 2**53 - 1),
+    (-(2**53), str(-(2**53))),
+    (3.0, 3),
+    (-0.0, 0),
+    (1e-5, 1e-5),
+    (9e-6, "9e-06"),
+    (1e300, "1e+300"),
+    (-2.5, -2.5),
     (True, True),
     (None, None),
     ("a\ud800b", "a\ud800b"),
@@ -154,3 +183,50 @@ def test_what_has_no_bottom_is_cut():
     text = json.dumps(plain(nested(5000)))
 
     assert "[" * DEEPEST + '"list"' + "]" * DEEPEST == text
+
+
+def test_what_is_as_it_is_by_default_is_left_out():
+    """A reply that says nothing but its text has its text alone, and an event that carries none has no reply."""
+    assert {"attempt": 1, "reply": {"text": "hi"}} == facts(ModelReplied(attempt=1, reply=Reply("hi")), full=True)
+    assert {"attempt": 1, "fault": {"kind": "dropped"}} == facts(ModelFailed(attempt=1, fault=Fault(FaultKind.DROPPED)))
+
+
+@pytest.mark.parametrize("event", TEXTED, ids=lambda event: type(event).__name__)
+def test_who_redacts_sees_every_field_first(event):
+    """A text that is redacted stands nowhere, even in full; what is not changed is as it was."""
+    seen = []
+
+    def redact(name, value):
+        seen.append(name)
+        return value.replace(SECRET, "[gone]") if isinstance(value, str) else value
+
+    told = json.dumps(
+        facts(event, full=True, redact=lambda name, value: redact(name, value) if name != "replay" else ())
+    )
+
+    assert SECRET not in told
+    assert "[gone]" in told
+    assert seen
+
+
+REQUEST = Request(1, (UserMessage(SECRET),), output_limit=100)
+ASKED = [
+    (ReserveSlot(3, 0), {"attempt": 3, "provider": 0}),
+    (
+        CallModel(3, REQUEST),
+        {"attempt": 3, "provider": 1, "messages": 1, "tools": True, "output_limit": 100, "stream": True},
+    ),
+    (RunTool(3, CALL), {"attempt": 3, "call_id": "call_1", "name": "add"}),
+    (SetTimer(3, 2.5, "backoff"), {"attempt": 3, "delay_s": 2.5, "reason": "backoff"}),
+    (Repair(3, RepairKind.COMPACT, FAULT, REQUEST, (), ()), {"attempt": 3, "kind": "compact"}),
+    (Say(Withdrawn(SECRET)), {"note": "Withdrawn", "chars": len(SECRET)}),
+    (Abandon(3), {"attempt": 3}),
+    (Finishes("partial"), {"outcome": "partial"}),
+]
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize(("effect", "expected"), ASKED, ids=lambda one: type(one).__name__)
+def test_what_is_to_be_done(effect, expected, full):
+    """An effect is told by its name and by what tells it from its like, and never by its text."""
+    assert {"effect": type(effect).__name__, **expected} == Telling(full=full).asked(effect)

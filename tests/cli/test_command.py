@@ -300,12 +300,12 @@ def test_a_config_file_is_read(command):
 
 
 def test_a_trail_is_the_path(command):
-    """The file of --trail holds a line for each decision of the path."""
+    """The file of --trail holds a line for each decision of the path, between an opening and an end."""
     with ChatServer([stream(said("ok"), LAST)]) as server:
         ended = command.run(server, "--trail", "t", "--json")
     lines = [json.loads(line) for line in (command.directory / "t").read_text().splitlines()]
 
-    assert ended.told["path"] == [[line["state"], line["row"], line["after"]] for line in lines]
+    assert ended.told["path"] == [[line["state"], line["row"], line["after"]] for line in lines[1:-1]]
 
 
 def test_a_reader_that_leaves_is_no_fault(command):

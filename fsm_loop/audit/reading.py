@@ -1,0 +1,85 @@
+"""A trail read back, line by line, whatever has become of it; what is wrong with a line is said of it, not raised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from attrs import frozen
+
+from fsm_loop.errors import TrailError
+
+if TYPE_CHECKING:
+    import os
+
+LONGEST_LINE = 64 * 1024 * 1024  # bytes of a record that is read
+KINDS = ("opening", "decision", "end")
+_decode = msgspec.json.Decoder(dict).decode
+
+
+@frozen
+class Line:
+    """One line of a trail: where it stands, its bytes, and its record, or why it is none.
+
+    A `torn` line is the last one of a file whose writer was stopped in the middle of it, or one that a later writer
+    found so and left alone.
+    """
+
+    source: str
+    number: int
+    raw: bytes
+    record: dict[str, Any] | None = None
+    problem: str = ""
+    torn: bool = False
+
+    @property
+    def place(self) -> str:
+        """Where it stands, for a person."""
+        return f"{self.source}:{self.number}"
+
+
+def read(path: str | os.PathLike[str]) -> Iterator[Line]:
+    """The lines of one file, in their order, blank ones left out. Raises TrailError where it cannot be read."""
+    source = str(path)
+    try:
+        with Path(path).open("rb") as file:
+            number = 0
+            while raw := file.readline(LONGEST_LINE + 1):
+                number += 1
+                if raw.strip():
+                    yield line_of(source, number, raw)
+    except OSError as error:
+        msg = f"{source}: cannot be read: {error.strerror}"
+        raise TrailError(msg) from error
+
+
+def line_of(source: str, number: int, raw: bytes) -> Line:
+    """What the bytes of a line hold."""
+    whole, kept = raw.endswith(b"\n"), raw.removesuffix(b"\n")
+    if len(kept) > LONGEST_LINE:
+        return Line(source, number, kept, problem=f"it is longer than {LONGEST_LINE} bytes")
+    try:
+        record = _decode(kept)
+    except msgspec.DecodeError as error:
+        torn = not whole or "truncated" in str(error)
+        words = "it breaks off in the middle (its writer was stopped)" if torn else f"it is no JSON object: {error}"
+        return Line(source, number, kept, problem=words, torn=torn)
+    if record.get("is") not in KINDS or not isinstance(record.get("turn"), str):
+        return Line(source, number, kept, problem="it is no record of a trail")
+    return Line(source, number, kept, record)
+
+
+def records(paths: Iterable[str | os.PathLike[str]]) -> Iterator[dict[str, Any]]:
+    """The records of the files, one file after the other, torn lines left out.
+
+    Raises TrailError at the first line that is neither a record nor torn, and where a file cannot be read.
+    """
+    for path in paths:
+        for line in read(path):
+            if line.record is not None:
+                yield line.record
+            elif not line.torn:
+                msg = f"{line.place}: {line.problem}"
+                raise TrailError(msg)
