@@ -1,10 +1,13 @@
-"""What every test shares: how Hypothesis looks for counter-examples."""
+"""What every test shares: how Hypothesis looks for counter-examples, and that every turn can be told again."""
 
 from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.retold import Retold
 
 # The same examples each time: a red test is red because of the change, and a green one stays green.
 settings.register_profile("short", derandomize=True, deadline=None)
@@ -19,3 +22,12 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("FSM_LOOP_HYPOTHESIS", "short"))
+
+
+@pytest.fixture(autouse=True)
+def _retold(monkeypatch):
+    """Whatever a test drives, its trail leads to the same decisions, effects and end when it is told again."""
+    retold = Retold()
+    retold.watch(monkeypatch)
+    yield
+    assert [] == [each for each in retold.again() if not each.same]

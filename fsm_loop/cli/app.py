@@ -16,6 +16,7 @@ from fsm_loop.cli.check import check
 from fsm_loop.cli.diagram import diagram
 from fsm_loop.cli.options import Provider, RunOptions
 from fsm_loop.cli.stops import Status, Stop, stop_of
+from fsm_loop.cli.trail import trail as trails
 from fsm_loop.cli.tune import tune
 from fsm_loop.errors import FsmLoopError
 
@@ -24,6 +25,7 @@ UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.add_typer(cases, name="cases")
+app.add_typer(trails, name="trail")
 app.command()(check)
 app.command()(diagram)
 app.command()(tune)

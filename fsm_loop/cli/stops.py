@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from pathlib import Path
 
-from fsm_loop.errors import ConfigError, FsmLoopError, MessageError, ModelError, ToolError
+from fsm_loop.errors import ConfigError, FsmLoopError, MessageError, ModelError, ToolError, TrailError
 
 
 class Status(IntEnum):
@@ -44,7 +44,7 @@ def stop_of(error: Exception) -> Stop:
             return error
         case ModelError(fault=fault):
             return Stop(fault.sentence, Status.FAILED)
-        case ConfigError() | MessageError() | ToolError():  # something that the user has given
+        case ConfigError() | MessageError() | ToolError() | TrailError():  # something that the user has given
             return Stop(str(error))
         case FsmLoopError():
             return Stop(str(error), Status.FAILED)

@@ -141,26 +141,29 @@ class Driver:
 
     async def run(self, messages: Sequence[Message]) -> TurnResult:
         """Drive the turn to its end. What a port raises is an event; only a fault of this package raises here."""
-        failure: BaseException | None = None
         try:
-            async with anyio.create_task_group() as group:
-                group.start_soon(self._watch.run)
-                try:
-                    self.begin(messages)
-                    await self._work()
-                except anyio.get_cancelled_exc_class():
-                    raise
-                except BaseException as error:  # noqa: BLE001  # carried out of the group, so that it stays one exception
-                    failure = error
-                group.cancel_scope.cancel()
-            if failure is not None:
-                raise failure
+            await self._driven(messages)
         except BaseException as error:
             self._end_for(error)
             raise
         finally:
             self._audience.closed(self.turn)
         return self.result()
+
+    async def _driven(self, messages: Sequence[Message]) -> None:
+        failure: BaseException | None = None
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._watch.run)
+            try:
+                self.begin(messages)
+                await self._work()
+            except anyio.get_cancelled_exc_class():
+                raise
+            except BaseException as error:  # noqa: BLE001  # carried out of the group, so that it stays one exception
+                failure = error
+            group.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
 
     def begin(self, messages: Sequence[Message]) -> None:
         """The turn has its messages; one that has begun, or is over, stays as it is."""

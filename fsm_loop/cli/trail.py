@@ -1,0 +1,17 @@
+"""The commands `fsm-loop trail ...`: what can be done with a trail once it is written."""
+
+from __future__ import annotations
+
+import typer
+
+from fsm_loop.cli.trail_replay import replay
+
+trail = typer.Typer(
+    rich_markup_mode=None, pretty_exceptions_enable=False, help="Read trails: verify, explain, show, replay, count."
+)
+trail.command()(replay)
+
+
+@trail.callback()
+def _several() -> None:
+    """Read trails: verify, explain, show, replay, count."""
