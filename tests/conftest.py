@@ -25,9 +25,10 @@ settings.load_profile(os.environ.get("FSM_LOOP_HYPOTHESIS", "short"))
 
 
 @pytest.fixture(autouse=True)
-def _retold(monkeypatch):
-    """Whatever a test drives, its trail leads to the same decisions, effects and end when it is told again."""
+def _retold(request, monkeypatch):
+    """Whatever a test drives, its trail is verified, and leads to the same records when it is told again."""
     retold = Retold()
-    retold.watch(monkeypatch)
+    if request.node.get_closest_marker("unwritten") is None:
+        retold.watch(monkeypatch)
     yield
-    assert [] == [each for each in retold.again() if not each.same]
+    assert [] == retold.wrong()

@@ -1,12 +1,13 @@
-"""Every turn that a test drives is also written down, and at the test's end told again from what was written."""
+"""Every turn that a test drives is also written down; at the test's end the trail is verified and told again."""
 
 from __future__ import annotations
 
 from attrs import evolve
 
 from fsm_loop.audit.reading import line_of
-from fsm_loop.audit.replay import Replayed, replay
+from fsm_loop.audit.replay import replay
 from fsm_loop.audit.sink import Sink
+from fsm_loop.audit.verify import verify
 from fsm_loop.core.machine import PAGE
 from fsm_loop.drive.aio import Driver
 
@@ -43,12 +44,12 @@ class Retold:
 
         monkeypatch.setattr(Driver, "__init__", watched)
 
-    def again(self) -> list[Replayed]:
-        """Each turn, told again."""
-        return [
-            each
-            for kept, page in self.kept
-            for each in replay(
-                [line_of("memory", number, raw).record for number, raw in enumerate(kept.lines, 1)], page
-            )
-        ]
+    def wrong(self) -> list[object]:
+        """Whatever is wrong with the trails of the turns: what verify finds, and where a replay parts from its trail."""
+        return [each for kept, page in self.kept for each in _wrong(kept, page)]
+
+
+def _wrong(kept, page):
+    lines = [line_of("memory", number, raw) for number, raw in enumerate(kept.lines, 1)]
+    yield from verify(lines, page).problems
+    yield from (each for each in replay([line.record for line in lines], page) if not each.same)

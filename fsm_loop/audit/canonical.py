@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-# Quick, and the same bytes as RFC 8785 asks for, but for two things: numbers outside of [1e-5, 2**53), which `plain`
-# turns into text, and keys that hold characters from U+E000 on, which UTF-16 sorts in another order than UTF-8.
+# Quick, and the same bytes as RFC 8785 asks for, but for three things: numbers from 2**53 on, which `plain` turns into
+# text, those from 1e-6 to 1e-5, and names with characters from U+E000 on, which UTF-16 sorts otherwise than UTF-8.
 _quick = msgspec.json.Encoder(order="sorted").encode
 _FROM_U_E000 = re.compile(rb"[\xee-\xf4]")
 _UNSENDABLE = re.compile("[\ud800-\udfff]")
@@ -24,7 +24,8 @@ def canonical(value: Any) -> bytes:
         text: bytes = _quick(value)
     except UnicodeEncodeError:
         return strictly(_sendable(value))
-    return text if text.isascii() or not _FROM_U_E000.search(text) else strictly(value)
+    differs = b"e-6" in text or not (text.isascii() or _FROM_U_E000.search(text) is None)
+    return strictly(value) if differs else text
 
 
 def strictly(value: Any) -> bytes:

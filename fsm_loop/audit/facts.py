@@ -30,7 +30,20 @@ from fsm_loop.core.messages import (
 
 # Fields that hold a word of the machine or of a provider's protocol.
 WORDS = frozenset(
-    {"id", "call_id", "name", "model", "request_id", "provider", "code", "parameter", "issuer", "kind", "outcome"}
+    {
+        "id",
+        "call_id",
+        "name",
+        "model",
+        "request_id",
+        "provider",
+        "code",
+        "parameter",
+        "issuer",
+        "kind",
+        "outcome",
+        "counter",
+    }
 )
 # Fields that hold a sentence on what went wrong, which is what a trail is read for.
 SENTENCES = frozenset({"message", "reason"})
@@ -44,7 +57,6 @@ TOLD_APART = {
     MediaPart: "media",
 }
 LARGEST_NUMBER = 2**53  # whole numbers from here on are no numbers to every reader of JSON (RFC 8785, 3.2.2.3)
-SMALLEST_NUMBER = 1e-5  # smaller ones are written in several ways
 LONGEST_NUMBER = 1024  # bits of a whole number that is written out, as text
 DEEPEST = 40  # levels of a provider's own items that are written; what lies deeper is told by its type
 
@@ -74,8 +86,8 @@ def _word_of(value: Enum) -> Any:
 
 
 def number(value: float) -> Any:
-    """The number where every reader of JSON has it, and where there is one way to write it; as text elsewhere."""
-    if -LARGEST_NUMBER < value < LARGEST_NUMBER and (value % 1 == 0 or abs(value) >= SMALLEST_NUMBER):
+    """The number, a whole one without a point; as text where not every reader of JSON has it."""
+    if -LARGEST_NUMBER < value < LARGEST_NUMBER:
         return value if value % 1 else int(value)
     if isinstance(value, int) and value.bit_length() > LONGEST_NUMBER:
         return f"a whole number of {value.bit_length()} bits"

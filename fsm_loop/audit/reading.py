@@ -42,6 +42,11 @@ class Line:
 
 def read(path: str | os.PathLike[str]) -> Iterator[Line]:
     """The lines of one file, in their order, blank ones left out. Raises TrailError where it cannot be read."""
+    return (line_of(*each) for each in raw_lines(path))
+
+
+def raw_lines(path: str | os.PathLike[str]) -> Iterator[tuple[str, int, bytes]]:
+    """The lines of one file as they stand there: the file, the line's number, its bytes."""
     source = str(path)
     try:
         with Path(path).open("rb") as file:
@@ -49,7 +54,7 @@ def read(path: str | os.PathLike[str]) -> Iterator[Line]:
             while raw := file.readline(LONGEST_LINE + 1):
                 number += 1
                 if raw.strip():
-                    yield line_of(source, number, raw)
+                    yield source, number, raw
     except OSError as error:
         msg = f"{source}: cannot be read: {error.strerror}"
         raise TrailError(msg) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from attrs import define, field, frozen
 
@@ -11,10 +11,11 @@ from fsm_loop.audit.canonical import canonical
 from fsm_loop.audit.events import config_of, event_of
 from fsm_loop.audit.facts import Telling
 from fsm_loop.audit.scribe import end_of, page_facts, record_of
+from fsm_loop.config import LoopConfig
 from fsm_loop.core.machine import PAGE
 from fsm_loop.core.rows import Page
 from fsm_loop.core.step import Turn, begin_turn, step
-from fsm_loop.errors import ConfigError, UnexpectedEvent
+from fsm_loop.errors import UnexpectedEvent
 
 APART = ("turn", "wall", "previous", "hash", "signature")  # members that say nothing of what was decided
 
@@ -79,21 +80,26 @@ def _replayed(turn_id: str, told: Sequence[Mapping[str, Any]], page: Page) -> Re
         return Replayed(turn_id, len(decided), over, why, changed=differences)
     try:
         config = config_of(opening["config"])
-    except (ConfigError, TypeError, ValueError, KeyError) as error:
+    except Exception as error:  # noqa: BLE001  # it may hold anything
         return Replayed(turn_id, len(decided), over, f"its config cannot be read: {error}", changed=differences)
-    again = _Again(begin_turn(config, tuple(opening["providers"]), page), page)
+    again = Again.of(config, tuple(opening["providers"]), page)
     first = next((each for record in rest for each in again.differences(record)), None)
     return Replayed(turn_id, len(decided), over, divergence=first, changed=differences)
 
 
 @define
-class _Again:
-    """The turn as it is told again."""
+class Again:
+    """A turn as it is told again, record by record."""
 
     turn: Turn
     page: Page
     seen: int = 0
     telling: Telling = field(factory=lambda: Telling(full=True))
+
+    @classmethod
+    def of(cls, config: LoopConfig, providers: tuple[str, ...], page: Page) -> Self:
+        """A turn that has not begun."""
+        return cls(begin_turn(config, providers, page), page)
 
     def differences(self, record: Mapping[str, Any]) -> Iterator[Divergence]:
         """What the next record of the trail has otherwise; one that is told again takes the turn on."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import typer
 
 from fsm_loop.cli.trail_replay import replay
+from fsm_loop.cli.trail_verify import verify
 
 trail = typer.Typer(
     rich_markup_mode=None, pretty_exceptions_enable=False, help="Read trails: verify, explain, show, replay, count."
 )
+trail.command()(verify)
 trail.command()(replay)
 
 

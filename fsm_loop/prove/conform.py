@@ -8,7 +8,7 @@ must still fit the page: the rows above the one that fired were each kept back b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Self
 
 from attrs import define, field, frozen
@@ -123,38 +123,18 @@ class Follower:
         if claim.row == LATE:
             yield from _late(claim, self.page)
             return
-        group = _groups(self.page).get((claim.state, claim.trigger), ())
-        row = next((each for each in group if each.name == claim.row), None)
-        if row is None:
+        known = _known(self.page).get(claim.row)
+        if known is None or (claim.state, claim.trigger) != known.at:
             yield f"no row {claim.row!r} stands on the page for {claim.trigger} in {claim.state}"
             return
-        if row.to.name.lower() != claim.after:
-            yield f"row {row.name} leads to {row.to.name.lower()}, and not to {claim.after}"
-        yield from self._answers(claim, group, row)
-        yield from self._numbers(claim, row)
-        yield from self._effects(claim, row)
-
-    def _answers(self, claim: Claim, group: tuple[Row, ...], fired: Row) -> Iterator[str]:
-        """The guards of the rows from the top are asked, each row up to its first no."""
-        told = list(claim.answers)
-        for row in group[: group.index(fired) + 1]:
-            for guard in row.when:
-                name = name_of_guard(guard)
-                if not told or told[0][0] != name:
-                    yield f"guard {name} of row {row.name} is asked next, and is not told"
-                    return
-                answer = told.pop(0)[1]
-                yield from self._asked_again(claim, guard, answer)
-                if not answer:
-                    break
-            else:
-                if row is not fired:
-                    yield f"row {row.name} stands above {fired.name}, and nothing kept it back"
-                continue
-            if row is fired:
-                yield f"row {fired.name} fired, and one of its guards said no"
-        if told:
-            yield f"guard {told[0][0]} is told, and was never asked"
+        if known.leads_to != claim.after:
+            yield f"row {claim.row} leads to {known.leads_to}, and not to {claim.after}"
+        misfits, answered = _answers(self.page, claim.row, claim.answers)
+        for guard, answer in answered:
+            yield from self._asked_again(claim, guard, answer)
+        yield from misfits
+        yield from self._numbers(claim, known)
+        yield from self._effects(claim, known)
 
     def _asked_again(self, claim: Claim, guard: Any, answer: bool) -> Iterator[str]:  # noqa: FBT001  # what it said
         true = self.asked(name_of_guard(guard)) if self.asked else None
@@ -171,9 +151,12 @@ class Follower:
             now = next((each.after for each in claim.moved if each.counter == counter.name), now)
         return cap is None or now < cap
 
-    def _numbers(self, claim: Claim, row: Row) -> Iterator[str]:
+    def _numbers(self, claim: Claim, known: _Known) -> Iterator[str]:
         """The row's refills come first, then its spend; a measured counter follows what events report."""
-        should = {each.name: 0.0 for each in self.page.refills(row)}
+        row = known.row
+        if not claim.moved and row.spends is None and not known.refills:
+            return
+        should = dict.fromkeys(known.refills, 0.0)
         if row.spends:
             should[row.spends.name] = should.get(row.spends.name, self.counts.get(row.spends.name, 0)) + 1
         should = {name: count for name, count in should.items() if count != self.counts.get(name, 0)}
@@ -197,17 +180,81 @@ class Follower:
         if cap is not None and not counter.measured and each.after > max(0, cap):
             yield f"{each.counter} goes to {each.after:g}, above its cap of {cap:g}"
 
-    def _effects(self, claim: Claim, row: Row) -> Iterator[str]:
-        ends = row.to is self.page.done and row.source is not self.page.done
+    def _effects(self, claim: Claim, known: _Known) -> Iterator[str]:
         ended = claim.effects.count(Finish.__name__)
         if self.ended and claim.effects:
             yield f"the turn was over, and {', '.join(claim.effects)} came after its end"
-        if ended != ends:
-            yield f"row {row.name} {'ends' if ends else 'does not end'} the turn, and Finish is told {ended} times"
-        allowed = _allowed(row)
+        if ended != known.ends:
+            words = "ends" if known.ends else "does not end"
+            yield f"row {claim.row} {words} the turn, and Finish is told {ended} times"
         for name in dict.fromkeys(claim.effects):
-            if allowed is not None and name not in allowed:
-                yield f"row {row.name} never asks for {name}"
+            if known.allowed is not None and name not in known.allowed:
+                yield f"row {claim.row} never asks for {name}"
+
+
+@frozen(eq=False)
+class _Known:
+    """What is known of a row before any turn: the rows of its state and event, what it refills and may ask for."""
+
+    row: Row
+    group: tuple[Row, ...]
+    at: tuple[str, str]
+    leads_to: str
+    refills: tuple[str, ...]
+    allowed: frozenset[str] | None
+    ends: bool
+
+
+@cache
+def _known(page: Page) -> Mapping[str, _Known]:
+    """The rows of the page by their names."""
+    return {
+        row.name: _Known(
+            row=row,
+            group=tuple(group),
+            at=(row.source.name.lower(), row.trigger),
+            leads_to=row.to.name.lower(),
+            refills=tuple(each.name for each in page.refills(row)),
+            allowed=_allowed(row),
+            ends=row.to is page.done and row.source is not page.done,
+        )
+        for group in page.groups().values()
+        for row in group
+    }
+
+
+@lru_cache(maxsize=4096)
+def _answers(
+    page: Page, fired: str, told: tuple[tuple[str, bool], ...]
+) -> tuple[tuple[str, ...], tuple[tuple[Guard, bool], ...]]:
+    """Why these answers do not lead to the row that fired, and what each guard is told to answer."""
+    answered: list[tuple[Guard, bool]] = []
+    known = _known(page)[fired]
+    misfits = tuple(_misfits(known.group, known.row, told, answered))
+    return misfits, tuple(answered)
+
+
+def _misfits(
+    group: tuple[Row, ...], fired: Row, told: tuple[tuple[str, bool], ...], answered: list[tuple[Guard, bool]]
+) -> Iterator[str]:
+    """The guards of the rows from the top are asked, each row up to its first no."""
+    for row in group[: group.index(fired) + 1]:
+        for guard in row.when:
+            name, rest = name_of_guard(guard), told[len(answered) :]
+            if not rest or rest[0][0] != name:
+                yield f"guard {name} of row {row.name} is asked next, and is not told"
+                return
+            answered.append((guard, rest[0][1]))
+            if not rest[0][1]:
+                break
+        else:
+            if row is not fired:
+                yield f"row {row.name} stands above {fired.name}, and nothing kept it back"
+            continue
+        if row is fired:
+            yield f"row {fired.name} fired, and one of its guards said no"
+    if len(told) > len(answered):
+        yield f"guard {told[len(answered)][0]} is told, and was never asked"
 
 
 def _measured(each: Moved) -> Iterator[str]:
@@ -235,17 +282,6 @@ def _guards(page: Page) -> Mapping[str, Guard]:
     return {name_of_guard(guard): guard for row in page.rows for guard in row.when}
 
 
-@cache
-def _groups(page: Page) -> Mapping[tuple[str, str], tuple[Row, ...]]:
-    """The rows by the state and the event that they stand for, in the order of the page."""
-    groups: dict[tuple[str, str], tuple[Row, ...]] = {}
-    for row in page.rows:
-        at = row.source.name.lower(), row.trigger
-        groups[at] = (*groups.get(at, ()), row)
-    return groups
-
-
-@cache
 def _allowed(row: Row) -> frozenset[str] | None:
     """The effects that the row may ask for; None where its action has no code to read."""
     asked: Iterable[type[Effect]] | None = asks(row.do)

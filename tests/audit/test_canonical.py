@@ -35,6 +35,7 @@ def test_what_is_written_quickly_is_what_the_standard_has(value):
         ({"b": 1, "a": [True, None, 0.5]}, b'{"a":[true,null,0.5],"b":1}'),
         ({"\U00010000": 1, "\ue000": 2}, '{"\U00010000":1,"\ue000":2}'.encode()),
         ('\x00\x1f\x7f\u2028\u00e9/\b\f\n\r\t"\\', '"\\u0000\\u001f\x7f\u2028\u00e9/\\b\\f\\n\\r\\t\\"\\\\"'.encode()),
+        ([9e-6, 1e-6, 1.5e-7, 5e-324, 2**53 - 1, 0.1], b"[0.000009,0.000001,1.5e-7,5e-324,9007199254740991,0.1]"),
         ({"a\ud800": ["\udfff", ("x",)]}, '{"a\ufffd":["\ufffd",["x"]]}'.encode()),
     ],
 )

@@ -27,6 +27,8 @@ LEVELS = (
 # written down by the second.
 READERS = ("prove", "export")
 READABLE = {"errors", "config", "core"}
+# Who may ask them: whoever shows what they found, and the trail, which is checked against the page as decisions are.
+READ_BY = {"audit": {"prove"}, "web": READERS, "cli": READERS, "__main__": READERS}
 
 # Inside the core the files form a line, each using only those before it.  Three more than the page needs keep
 # their neighbours short: conversation.py and ends.py beside actions.py, rows.py beside machine.py.
@@ -48,8 +50,7 @@ def allowed(name: str) -> set[str]:
     at = next((place for place, level in enumerate(LEVELS) if name in level), None)
     if at is None:
         pytest.fail(f"the room {name!r} has no place yet: give it a line in LEVELS")
-    readers = READERS if name in ("web", "cli", "__main__") else ()
-    return {name, *readers, *(below for level in LEVELS[:at] for below in level)}
+    return {name, *READ_BY.get(name, ()), *(below for level in LEVELS[:at] for below in level)}
 
 
 def ours(path: Path) -> list[tuple[int, str]]:

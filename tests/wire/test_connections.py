@@ -21,6 +21,7 @@ MOST_GROWN_BYTES = 300_000  # of two thirds of them: what libraries learn once, 
         (MESSAGES, SDK, "asyncio"),
     ],
 )
+@pytest.mark.unwritten
 def test_nothing_is_left_behind(protocol, way, backend):
     """No connection, no task, no memory and no warning, whatever the server did and whoever interrupted."""
     left = fire(protocol, way, backend, TURNS)
