@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from attrs import frozen
 
+from fsm_loop.audit.sqlite import is_store, rows
 from fsm_loop.errors import TrailError
 
 if TYPE_CHECKING:
@@ -41,7 +42,10 @@ class Line:
 
 
 def read(path: str | os.PathLike[str]) -> Iterator[Line]:
-    """The lines of one file, in their order, blank ones left out. Raises TrailError where it cannot be read."""
+    """The lines of one file, in their order, blank ones left out; a store's are those of its rows.
+
+    Raises TrailError where it cannot be read.
+    """
     return (line_of(*each) for each in raw_lines(path))
 
 
@@ -49,6 +53,9 @@ def raw_lines(path: str | os.PathLike[str]) -> Iterator[tuple[str, int, bytes]]:
     """The lines of one file as they stand there: the file, the line's number, its bytes."""
     source = str(path)
     try:
+        if is_store(path):
+            yield from ((source, number, raw) for number, raw in rows(path))
+            return
         with Path(path).open("rb") as file:
             number = 0
             while raw := file.readline(LONGEST_LINE + 1):

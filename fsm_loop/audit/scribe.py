@@ -41,6 +41,7 @@ class Scribe:
         self._telling = Telling(full, redact)
         self._sign = sign
         self._decisions = 0
+        self.is_new = True
 
     def opening(self, turn: Turn, page: Page) -> bytes:
         """The line that stands before the decisions of the turn."""
@@ -65,6 +66,7 @@ class Scribe:
         return self._sealed(end_of(turn, self._decisions, self._telling), self._sign)
 
     def _sealed(self, record: dict[str, Any], sign: Sign | None = None) -> bytes:
+        self.is_new = record["is"] == "opening"
         record |= {"turn": self.turn_id, "wall": plain(round(self._wall(), 6)), "previous": self.head, "hash": _BLANK}
         # The hash is put where its blank stands, instead of writing all of it twice. Nothing that stands behind it
         # in the order of names holds what others say, so the last blank is ours.

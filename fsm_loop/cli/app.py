@@ -112,7 +112,10 @@ def run(
     ] = None,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Limits and delays, as a TOML file.")] = None,
     trail: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Append every decision to this file, one JSON object a line.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Append every decision to this file, one JSON object a line; .db or .sqlite is SQLite."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else.")] = False,
     max_tokens: Annotated[

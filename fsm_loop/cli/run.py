@@ -10,6 +10,8 @@ from pathlib import Path
 import attrs
 
 from fsm_loop.audit.jsonl import JsonLines
+from fsm_loop.audit.sink import Sink
+from fsm_loop.audit.sqlite import SqliteTrails
 from fsm_loop.cli.ending import as_json, no_turn, summary
 from fsm_loop.cli.leaving import Leaving
 from fsm_loop.cli.models import models_for, nobody_at
@@ -22,6 +24,8 @@ from fsm_loop.drive.notes import Finished
 from fsm_loop.drive.result import TurnResult
 from fsm_loop.loop import Loop
 from fsm_loop.tools.functions import FunctionTools
+
+STORES = (".db", ".sqlite", ".sqlite3")  # how the name of a trail that is kept in SQLite ends
 
 
 def run_turn(options: RunOptions) -> int:
@@ -106,12 +110,12 @@ def _config(options: RunOptions) -> LoopConfig:
 
 
 @contextmanager
-def _trail(path: Path | None) -> Iterator[JsonLines | None]:
+def _trail(path: Path | None) -> Iterator[Sink | None]:
     if path is None:
         yield None
         return
     try:
-        trail = JsonLines(path)
+        trail = SqliteTrails(path) if path.suffix in STORES else JsonLines(path)
     except OSError as error:
         raise Stop(f"--trail: {path} cannot be written: {error.strerror}") from error
     with trail:

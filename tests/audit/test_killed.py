@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-TIMES = {"jsonl": 100, "jsonl-fsync": 100}
+TIMES = {"jsonl": 50, "jsonl-fsync": 50, "sqlite": 50, "sqlite-fsync": 50}
 SEED = 20261201
 
 

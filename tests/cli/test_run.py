@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from fsm_loop.audit.reading import read
+from fsm_loop.audit.sqlite import MAGIC
+from fsm_loop.audit.verify import verify
 from fsm_loop.cli import main, run
 from fsm_loop.core.faults import Fault, FaultKind
 from fsm_loop.errors import MissingExtra, ModelError
@@ -157,3 +160,13 @@ def test_a_trail_that_ends_early_is_said(asked):
 
     assert (0, "ok\n") == (status, out)
     assert "fsm-loop: the trail ended early: JsonLines: OSError: " in err
+
+
+def test_a_trail_may_be_a_store(asked, tmp_path):
+    """A trail whose name ends as a database's is one, and its records are verified."""
+    path = tmp_path / "t.sqlite"
+    status, *_ = asked(ScriptedModel([says("ok")]), arguments=["--trail", str(path)])
+    (turn,) = verify(read(path)).turns
+
+    assert (0, None, "completed") == (status, turn.problem, turn.outcome)
+    assert path.read_bytes().startswith(MAGIC)
