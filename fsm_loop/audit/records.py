@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -14,7 +15,7 @@ FORMAT = 1  # what the shape is called; a trail of another shape says so in its 
 START = "0" * 64  # stands where the hash of a record before the first one would
 
 Number = int | float
-Hash = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z", description="SHA-256, in hexadecimal")]
+Hash = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$", description="SHA-256, in hexadecimal")]
 Seconds = Annotated[Number, Meta(description="seconds of the turn's own clock, from any beginning")]
 Unix = Annotated[Number, Meta(description="seconds since 1970-01-01 UTC, by the watcher's clock")]
 Name = Annotated[str, Meta(min_length=1)]
@@ -98,7 +99,7 @@ class Ended(Struct, forbid_unknown_fields=True, tag_field="is", tag="end"):
     previous: Hash
     hash: Hash
     signature: (
-        Annotated[str, Meta(pattern=r"\A[0-9a-f]{128}\Z", description="Ed25519, in hexadecimal")] | msgspec.UnsetType
+        Annotated[str, Meta(pattern=r"^[0-9a-f]{128}$", description="Ed25519, in hexadecimal")] | msgspec.UnsetType
     ) = field(default=msgspec.UNSET)
 
 
@@ -110,3 +111,8 @@ def schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of a record."""
     made = msgspec.json.schema(TrailRecord)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "A record of a turn's trail", **made}
+
+
+def artefacts() -> dict[str, str]:
+    """The schema as it is kept beside the code, by its path."""
+    return {"specs/trail.schema.json": json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"}

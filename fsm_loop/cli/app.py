@@ -155,17 +155,18 @@ def export(
     check: Annotated[bool, typer.Option("--check", help="Write nothing; say what would change.")] = False,
     root: Annotated[Path, typer.Option(metavar="DIR", help="The root of the checkout.")] = Path(),
 ) -> int:
-    """Write again what is generated from the page: diagrams, tables, the written machine."""
+    """Write again what is generated from the page: diagrams, tables, the written machine, the schema of trails."""
     from fsm_loop import export as artefacts
+    from fsm_loop.audit.records import artefacts as of_trails
 
     if not root.is_dir():
         raise Stop(f"--root: {root} is not a directory")
     try:
         if not check:
-            for path in artefacts.write(root):
+            for path in artefacts.write(root, more=of_trails()):
                 print(path)
             return Status.COMPLETED
-        difference = artefacts.check(root)
+        difference = artefacts.check(root, more=of_trails())
     except OSError as error:
         raise Stop(f"{error.filename}: {error.strerror}", Status.FAILED) from error
     if difference:

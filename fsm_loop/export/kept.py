@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from difflib import unified_diff
 from pathlib import Path
+from types import MappingProxyType
 
 from fsm_loop.core.machine import PAGE
 from fsm_loop.core.rows import Page
@@ -31,18 +33,20 @@ def artefacts(root: Path = Path(), page: Page = PAGE) -> dict[str, str]:
     return made if kept is None else {README: readme(kept, words, page), **made}
 
 
-def write(root: Path, page: Page = PAGE) -> list[Path]:
-    """Write what is not current, and say what was written."""
-    stale = [(root / name, text) for name, text in artefacts(root, page).items() if _kept(root / name) != text]
+def write(root: Path, page: Page = PAGE, more: Mapping[str, str] = MappingProxyType({})) -> list[Path]:
+    """Write what is not current, and say what was written; *more* is what others generate, by its path from *root*."""
+    made = {**artefacts(root, page), **more}
+    stale = [(root / name, text) for name, text in made.items() if _kept(root / name) != text]
     for path, text in stale:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8", newline="\n")
     return [path for path, _ in stale]
 
 
-def check(root: Path, page: Page = PAGE) -> str:
+def check(root: Path, page: Page = PAGE, more: Mapping[str, str] = MappingProxyType({})) -> str:
     """What `write` would change, as a unified diff; empty where all is current."""
-    return "".join(_difference(name, _kept(root / name) or "", text) for name, text in artefacts(root, page).items())
+    made = {**artefacts(root, page), **more}
+    return "".join(_difference(name, _kept(root / name) or "", text) for name, text in made.items())
 
 
 def _kept(path: Path) -> str | None:
