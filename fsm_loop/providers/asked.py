@@ -101,8 +101,18 @@ class AskedModel(ABC):
     def _fitted(self, fault: Fault, request: Request, body: Mapping[str, Any], request_id: str) -> Fault:
         """The fault as it stands for this request, with the provider's name, the request's id, and no secret."""
         own = fitted(fault, parameters=body, streamed=request.stream, media=_holds_media(request))
-        message = redacted(fault.message, self._secrets)
-        return evolve(own, message=message, provider=self._name, request_id=fault.request_id or request_id)
+        return evolve(
+            own,
+            message=self._hidden(fault.message),
+            code=self._hidden(own.code),
+            parameter=self._hidden(own.parameter),
+            provider=self._name,
+            request_id=self._hidden(fault.request_id or request_id),
+        )
+
+    def _hidden(self, text: str) -> str:
+        """What a provider says, without the secrets that it was sent."""
+        return redacted(text, self._secrets) if text else text
 
     def _cause(self, error: Exception) -> Exception | None:
         """The error, where its own text holds no secret that a traceback would show."""

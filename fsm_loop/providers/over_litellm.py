@@ -82,7 +82,7 @@ class LiteLLM(AskedModel):
             body = body_of(request, tools, self._shape)
             patience_s = config.call_deadline_s if request.stream else config.read_timeout_s
             reply = await self._litellm.acompletion(**body, **await self._ours(patience_s, request))
-            request_id = _id_in(reply)
+            request_id = self._hidden(_id_in(reply))
             decoder = ChatDecoder(request_id)
             if not request.stream:
                 for delta in decoder.whole(_fields(reply)):

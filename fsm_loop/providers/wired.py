@@ -142,7 +142,7 @@ class WiredModel(AskedModel):
             async with transport.post(
                 self.vendor.path, body, headers, connect_timeout_s=connect_s, read_timeout_s=read_s
             ) as answer:
-                request_id = request_id_of(answer.headers)
+                request_id = self._hidden(request_id_of(answer.headers))
                 if answer.status not in OK:
                     await _refuse(answer, within(config.read_timeout_s, request))
                 reader = self._reader(request, request_id)
