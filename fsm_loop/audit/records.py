@@ -40,8 +40,9 @@ class Spent(Struct, forbid_unknown_fields=True):
 
 
 class PageFacts(Struct, forbid_unknown_fields=True):
-    """The page that decided: one hash over all of it, and for each row the start of a hash over its cells."""
+    """The page that decided: what its maker calls it, one hash over all of it, and the start of one for each row."""
 
+    version: str
     hash: Hash
     rows: dict[str, str]
 

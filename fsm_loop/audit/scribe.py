@@ -128,6 +128,7 @@ def page_facts(page: Page) -> dict[str, Any]:
     counters = [plain(attrs.asdict(counter)) for counter in page.counters]
     whole = {"rows": [[name, *cells[name]] for name in cells], "counters": counters}
     return {
+        "version": page.version,
         "hash": sha256(canonical(whole)),
         "rows": {name: sha256(canonical(each))[:ROW_DIGITS] for name, each in cells.items()},
     }

@@ -51,8 +51,9 @@ def checks_with(key: Ed25519PublicKey) -> Callable[[str, str], bool]:
 
 def _private(path: str | os.PathLike[str]) -> Ed25519PrivateKey:
     serialization, ed25519 = _library()
+    text = _read(path)
     try:
-        key = serialization.load_pem_private_key(_read(path), password=None)
+        key = serialization.load_pem_private_key(text, password=None)
     except (ValueError, TypeError) as error:  # a TypeError is a key that is encrypted
         raise _no_key(path, "private", error) from error
     if not isinstance(key, ed25519.Ed25519PrivateKey):
@@ -63,8 +64,9 @@ def _private(path: str | os.PathLike[str]) -> Ed25519PrivateKey:
 
 def _public(path: str | os.PathLike[str]) -> Ed25519PublicKey:
     serialization, ed25519 = _library()
+    text = _read(path)
     try:
-        key = serialization.load_pem_public_key(_read(path))
+        key = serialization.load_pem_public_key(text)
     except ValueError as error:
         raise _no_key(path, "public", error) from error
     if not isinstance(key, ed25519.Ed25519PublicKey):

@@ -203,4 +203,4 @@ TABLE = (
 )
 # fmt: on
 
-PAGE = Page(states=tuple(State), start=READY, done=DONE, lines=TABLE, counters=c.COUNTERS)
+PAGE = Page(states=tuple(State), start=READY, done=DONE, lines=TABLE, counters=c.COUNTERS, version="1")

@@ -88,6 +88,8 @@ def line(  # a line of the page has these cells
 class Page:
     """A machine, whole: its states, its lines in their order, its counters in the order of their ranks.
 
+    `version` is what its maker calls it, for whoever reads a trail years later.
+
     Raises PageError where a rule is broken; the text names the row and the rule.
     """
 
@@ -96,6 +98,7 @@ class Page:
     done: Enum
     lines: tuple[Line, ...]
     counters: tuple[Counter, ...]
+    version: str = ""
     rows: tuple[Row, ...] = field(init=False)
 
     @rows.default

@@ -8,6 +8,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from fsm_loop.audit.records import artefacts, schema
+from fsm_loop.audit.scribe import page_facts
+from fsm_loop.core.machine import PAGE
 from tests.audit.test_verify import EXHAUSTED, TRAILS, put
 from tests.house.source import ROOT
 
@@ -48,3 +50,15 @@ def test_what_has_another_shape_is_not_valid(at, path, value):
     records = put(TRAILS["digests"], at, path, value)
 
     assert not CHECK.is_valid(records[at])
+
+
+# A page with other rows or counters is another version: give it the next one, and its hash.
+VERSIONS = {"1": "3672dcf5ea397633f0f6128b61a74d01e372cebbe3f6c28bf37311ce0d0ada7a"}
+
+
+def test_the_version_of_the_page_is_that_of_its_rows():
+    """A row or a counter that changes is another version of the page, and trails say which one decided."""
+    facts = page_facts(PAGE)
+
+    assert VERSIONS[PAGE.version] == facts["hash"]
+    assert (PAGE.version, facts["hash"]) == (EXHAUSTED[0]["page"]["version"], EXHAUSTED[0]["page"]["hash"])

@@ -152,7 +152,7 @@ def test_another_page_is_told_row_by_row():
     rows = {**opening["page"]["rows"], "ready.sunrise": "00000000"}
     rows["ready.turn_started"] = "ffffffff"
     del rows["calling.stream_started"]
-    opening["page"] = {"hash": "0" * 64, "rows": rows}
+    opening["page"] = {"version": "0", "hash": "0" * 64, "rows": rows}
 
     assert (
         "ready.sunrise is gone",
