@@ -23,9 +23,9 @@ def canonical(value: Any) -> bytes:
     try:
         text: bytes = _quick(value)
     except UnicodeEncodeError:
-        return strictly(_sendable(value))
+        return canonical(_sendable(value))
     differs = b"e-6" in text or not (text.isascii() or _FROM_U_E000.search(text) is None)
-    return strictly(value) if differs else text
+    return strictly(msgspec.json.decode(text)) if differs else text
 
 
 def strictly(value: Any) -> bytes:
@@ -48,5 +48,7 @@ def _sendable(value: Any) -> Any:
             return {_sendable(key): _sendable(each) for key, each in value.items()}
         case list() | tuple():
             return [_sendable(each) for each in value]
+        case msgspec.Raw():
+            return value
         case _:
             return value

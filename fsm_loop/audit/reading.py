@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,23 +23,50 @@ _decode = msgspec.json.Decoder(dict).decode
 
 @frozen
 class Line:
-    """One line of a trail: where it stands, its bytes, and its record, or why it is none.
+    """One line of a trail: where it stands, its bytes, and, once it is asked for, its record, or why it is none.
 
-    A `torn` line is the last one of a file whose writer was stopped in the middle of it, or one that a later writer
-    found so and left alone.
+    `whole` says whether the line had its end. A `torn` line is the last one of a file whose writer was stopped in the
+    middle of it, or one that a later writer found so and left alone.
     """
 
     source: str
     number: int
     raw: bytes
-    record: dict[str, Any] | None = None
-    problem: str = ""
-    torn: bool = False
+    whole: bool = True
 
     @property
     def place(self) -> str:
         """Where it stands, for a person."""
         return f"{self.source}:{self.number}"
+
+    @property
+    def record(self) -> dict[str, Any] | None:
+        """The record; None where the line is none."""
+        return self._understood[0]
+
+    @property
+    def problem(self) -> str:
+        """Why the line is no record; empty where it is one."""
+        return self._understood[1]
+
+    @property
+    def torn(self) -> bool:
+        """Whether the line breaks off in the middle."""
+        return self._understood[2]
+
+    @cached_property
+    def _understood(self) -> tuple[dict[str, Any] | None, str, bool]:
+        if len(self.raw) > LONGEST_LINE:
+            return None, f"it is longer than {LONGEST_LINE} bytes", False
+        try:
+            record = _decode(self.raw)
+        except msgspec.DecodeError as error:
+            if not self.whole or "truncated" in str(error):
+                return None, "it breaks off in the middle (its writer was stopped)", True
+            return None, f"it is no JSON object: {error}", False
+        if record.get("is") not in KINDS or not isinstance(record.get("turn"), str):
+            return None, "it is no record of a trail", False
+        return record, "", False
 
 
 def read(path: str | os.PathLike[str]) -> Iterator[Line]:
@@ -68,19 +96,8 @@ def raw_lines(path: str | os.PathLike[str]) -> Iterator[tuple[str, int, bytes]]:
 
 
 def line_of(source: str, number: int, raw: bytes) -> Line:
-    """What the bytes of a line hold."""
-    whole, kept = raw.endswith(b"\n"), raw.removesuffix(b"\n")
-    if len(kept) > LONGEST_LINE:
-        return Line(source, number, kept, problem=f"it is longer than {LONGEST_LINE} bytes")
-    try:
-        record = _decode(kept)
-    except msgspec.DecodeError as error:
-        torn = not whole or "truncated" in str(error)
-        words = "it breaks off in the middle (its writer was stopped)" if torn else f"it is no JSON object: {error}"
-        return Line(source, number, kept, problem=words, torn=torn)
-    if record.get("is") not in KINDS or not isinstance(record.get("turn"), str):
-        return Line(source, number, kept, problem="it is no record of a trail")
-    return Line(source, number, kept, record)
+    """The line of these bytes, with its end or without."""
+    return Line(source, number, raw.removesuffix(b"\n"), raw.endswith(b"\n"))
 
 
 def records(paths: Iterable[str | os.PathLike[str]]) -> Iterator[dict[str, Any]]:

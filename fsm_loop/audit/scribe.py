@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import attrs
 import msgspec
 
 from fsm_loop.audit.canonical import canonical, sha256
-from fsm_loop.audit.facts import Redact, Telling, plain
+from fsm_loop.audit.facts import Redact, Telling, number, plain
 from fsm_loop.audit.records import FORMAT, START
 from fsm_loop.core.events import name_of
-from fsm_loop.core.rows import Page, Row, name_of_guard
+from fsm_loop.core.rows import Guard, Page, Row, name_of_guard
 from fsm_loop.core.step import Decision, Turn
 
 _BLANK = "#" * len(START)
@@ -67,7 +67,7 @@ class Scribe:
 
     def _sealed(self, record: dict[str, Any], sign: Sign | None = None) -> bytes:
         self.is_new = record["is"] == "opening"
-        record |= {"turn": self.turn_id, "wall": plain(round(self._wall(), 6)), "previous": self.head, "hash": _BLANK}
+        record |= {"turn": self.turn_id, "wall": number(round(self._wall(), 6)), "previous": self.head, "hash": _BLANK}
         # The hash is put where its blank stands, instead of writing all of it twice. Nothing that stands behind it
         # in the order of names holds what others say, so the last blank is ours.
         before, _, after = canonical(record).rpartition(_MEMBER)
@@ -86,14 +86,19 @@ def record_of(seq: int, decision: Decision, telling: Telling) -> dict[str, Any]:
     return {
         "is": "decision",
         "seq": seq,
-        "at": plain(event.at),
+        "at": number(event.at),
         "state": decision.before.name.lower(),
         "trigger": name_of(type(event)),
         "facts": telling.facts(event),
-        "guards": [(name_of_guard(guard), answer) for guard, answer in decision.answers],
+        "guards": _guards(decision.answers),
         "row": decision.name,
         "moved": [
-            {"counter": each.counter, "before": plain(each.before), "after": plain(each.after), "cap": plain(each.cap)}
+            {
+                "counter": each.counter,
+                "before": number(each.before),
+                "after": number(each.after),
+                "cap": None if each.cap is None else number(each.cap),
+            }
             for each in decision.moved
         ],
         "effects": [telling.asked(effect) for effect in decision.effects],
@@ -119,6 +124,12 @@ def end_of(turn: Turn, decisions: int, telling: Telling) -> dict[str, Any]:
         "counters": {name: plain(count) for name, count in record.counts.items() if count},
         "pending_steers": len(record.steers),
     }
+
+
+@lru_cache(maxsize=4096)
+def _guards(answers: tuple[tuple[Guard, bool], ...]) -> msgspec.Raw:
+    """The guards that were asked, as JSON: the same ones are asked again and again."""
+    return msgspec.Raw(canonical([(name_of_guard(guard), answer) for guard, answer in answers]))
 
 
 @cache

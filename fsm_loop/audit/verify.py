@@ -105,14 +105,14 @@ def verify(
     problems: list[Problem] = []
     torn: list[str] = []
     for line in lines:
-        if line.record is None:
-            if line.torn:
-                torn.append(line.place)
-            else:
-                problems.append(Problem(line.place, "", None, line.problem))
-            continue
-        turn_id = line.record["turn"]
-        problems += turns.setdefault(turn_id, _Turn(turn_id, page, signature)).see(line)
+        record = _record_in(line)
+        if record is not None:
+            turn_id = record.turn if not isinstance(record, str) else str((line.record or {})["turn"])
+            problems += turns.setdefault(turn_id, _Turn(turn_id, page, signature)).see(line, record)
+        elif line.torn:
+            torn.append(line.place)
+        else:
+            problems.append(Problem(line.place, "", None, line.problem))
     for each in turns.values():
         problems += each.rest(whole=whole or signature is not None)
     known = {each.head for each in turns.values()}
@@ -120,6 +120,17 @@ def verify(
     words = "no turn ends in this hash: its tail was cut off, it was written anew, or it is not in this trail"
     problems += [Problem(f"head {head}", "", None, words) for head in missing]
     return Verdict(tuple(each.verdict() for each in turns.values()), tuple(problems), tuple(torn))
+
+
+def _record_in(line: Line) -> TrailRecord | str | None:
+    """The record of the line, or what is wrong with its shape; None where the line is none."""
+    try:
+        return _decode(line.raw)
+    except msgspec.DecodeError as error:
+        return None if line.record is None else f"its shape is wrong: {error}"
+
+
+_decode = msgspec.json.Decoder(TrailRecord).decode
 
 
 @define
@@ -145,15 +156,13 @@ class _Turn:
     _facts: _Facts | None = None
     _again: Again | None = None
 
-    def see(self, line: Line) -> Iterator[Problem]:
+    def see(self, line: Line, record: TrailRecord | str) -> Iterator[Problem]:
         """What is wrong with the next record of the turn; once one is, nothing that follows it is worth a look."""
         if self.problem is not None:
             return
         self.last_place = line.place
-        try:
-            record: TrailRecord = msgspec.convert(line.record, TrailRecord)
-        except msgspec.ValidationError as error:
-            yield self._wrong(None, f"its shape is wrong: {error}")
+        if isinstance(record, str):
+            yield self._wrong(None, record)
             return
         sentence = next(self._reasons(line, record), None)
         if sentence is not None:
@@ -189,7 +198,7 @@ class _Turn:
     # ------------------------------------------------------------ the reasons
 
     def _reasons(self, line: Line, record: TrailRecord) -> Iterator[str]:
-        if canonical(line.record) != line.raw:
+        if canonical(record) != line.raw:
             yield "its bytes are not the canonical text of its value (RFC 8785)"
         if _hash_of(line.raw, record) != record.hash:
             yield "its hash is not that of its content: it was edited"

@@ -7,6 +7,7 @@ import json
 import pytest
 from attrs import evolve
 
+from fsm_loop.audit.canonical import canonical
 from fsm_loop.audit.facts import Telling
 from fsm_loop.audit.scribe import record_of
 from fsm_loop.config import LoopConfig
@@ -45,7 +46,7 @@ def test_a_whole_turn_is_legal_as_a_trail_tells_it(known):
     """The lines that a trail keeps of a turn, through JSON and back, are legal one after the other, and come to an end."""
     follower = Follower(**known)
     for number, decision in enumerate(claims()):
-        line = json.loads(json.dumps(record_of(number, decision, Telling())))
+        line = json.loads(canonical(record_of(number, decision, Telling())))
 
         assert () == follower.see(Claim.read(line))
     assert () == follower.rest()
