@@ -7,14 +7,16 @@ of its own, lets itself be cancelled at any moment, and emits nothing after that
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
 from attrs import field, frozen
 
 from fsm_loop.config import LoopConfig
-from fsm_loop.core.effects import Request
+from fsm_loop.core.effects import CallModel, Request, RunTool
 from fsm_loop.core.faults import Fault
 from fsm_loop.core.messages import Finish, Message, ToolCall, ToolStatus, Usage
 from fsm_loop.core.rows import Page
@@ -211,3 +213,20 @@ class Follows(Protocol):
     def closed(self, turn_id: str, turn: Turn) -> None:
         """Nothing more will come of the turn; its record holds the end."""
         ...
+
+
+@runtime_checkable
+class Surrounds(Watcher, Protocol):
+    """A watcher that stands around each request and each tool call, in the task that carries it out."""
+
+    def around(self, turn_id: str, effect: CallModel | RunTool) -> AbstractContextManager[None]:
+        """Entered before the effect is carried out, and left when that is over, with whatever came of it told.
+
+        What it sets in context variables holds for the request, or the tool. It is never told of an exception, and
+        what it raises never changes the turn.
+        """
+        ...
+
+
+request_headers: ContextVar[Mapping[str, str]] = ContextVar("fsm_loop_request_headers", default=MappingProxyType({}))
+"""Headers that every HTTP request made from here carries besides its own, such as `traceparent`."""

@@ -50,6 +50,8 @@ class LogWatcher:
     def saw(self, turn_id: str, seq: int, decision: Decision) -> None:
         """One decision was made: it is one line."""
         logger = self._logger.bind()
+        if isinstance(logger, structlog.stdlib.AsyncBoundLogger):
+            logger = logger.sync_bl  # a line that waits to be awaited would never be written
         if _is_on(logger, self._number):
             words = f"{decision.before.name.lower()} -> {decision.turn.state.name.lower()}"
             getattr(logger, self._level)(words, **fields_of(turn_id, seq, decision))

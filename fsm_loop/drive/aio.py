@@ -104,7 +104,13 @@ class Driver:
         self._scope: anyio.CancelScope | None = None
         self._watch = Watch(ports.clock, _shortest_patience_s(config))
         means = Means(
-            tools=ports.tools, clock=ports.clock, config=config, watch=self._watch, feed=self.feed, outbox=outbox
+            tools=ports.tools,
+            clock=ports.clock,
+            config=config,
+            watch=self._watch,
+            feed=self.feed,
+            outbox=outbox,
+            around=self._audience.around,
         )
         self._calls = ModelCalls(ports.models, means)
         self._rounds = ToolRounds(means)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import anyio.lowlevel
 from attrs import evolve, frozen
 
 from fsm_loop.config import LoopConfig
-from fsm_loop.core.effects import CallModel, Request
+from fsm_loop.core.effects import CallModel, Request, RunTool
 from fsm_loop.core.events import Event, ModelFailed, ModelReplied, StreamDropped, StreamStalled, StreamStarted
 from fsm_loop.core.faults import Fault, FaultKind
 from fsm_loop.core.messages import NO_REPLY, AssistantMessage, Message, Reply, ToolCall
@@ -33,6 +34,7 @@ class Means:
     watch: Watch
     feed: Feed
     outbox: Outbox | None
+    around: Callable[[CallModel | RunTool], AbstractContextManager[None]]
 
 
 class ModelCalls:
@@ -69,6 +71,10 @@ class ModelCalls:
     async def perform(self, effect: CallModel) -> None:
         """Make the call, and report what came of it; nothing where it was abandoned meanwhile."""
         await anyio.lowlevel.checkpoint()  # a model that never waits must not keep others from speaking
+        with self._means.around(effect):
+            await self._perform(effect)
+
+    async def _perform(self, effect: CallModel) -> None:
         request = self._as_asked(effect.request)
         reading = Reading(effect.attempt, request, self._means.config, self._means.clock.now)
         self._reading = reading

@@ -54,7 +54,9 @@ class ToolRounds:
 
     async def _run_waiting(self) -> None:
         while self._waiting:
-            await self._run(self._waiting.popleft())
+            effect = self._waiting.popleft()
+            with self._means.around(effect):
+                await self._run(effect)
 
     async def _run(self, effect: RunTool) -> None:
         call = effect.call

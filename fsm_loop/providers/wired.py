@@ -20,7 +20,7 @@ from attrs import frozen
 from fsm_loop.config import LoopConfig
 from fsm_loop.core.effects import Request
 from fsm_loop.errors import ConfigError, MissingExtra, ModelError
-from fsm_loop.ports import Delta, ToolSpec
+from fsm_loop.ports import Delta, ToolSpec, request_headers
 from fsm_loop.providers.asked import ApiKey, AskedModel, within
 from fsm_loop.providers.classify import fault_of, fault_of_response, request_id_of
 from fsm_loop.providers.over_sdk import SdkTransport
@@ -136,7 +136,8 @@ class WiredModel(AskedModel):
         request_id = ""
         try:
             body = self._body(request, tools)
-            transport, headers = await self._way()
+            transport, own = await self._way()
+            headers = {**request_headers.get(), **own}
             connect_s = within(config.connect_timeout_s, request)
             read_s = None if request.stream else within(config.read_timeout_s, request)
             async with transport.post(

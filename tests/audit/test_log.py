@@ -6,6 +6,7 @@ import io
 import json
 import logging
 
+import anyio
 import pytest
 import structlog
 from structlog.testing import capture_logs
@@ -34,6 +35,7 @@ from fsm_loop.core.step import Moved, begin_turn, step
 from fsm_loop.loop import Loop
 from fsm_loop.testing.clock import VirtualClock
 from fsm_loop.testing.fakes import ScriptedModel, SeededChance, fails, says
+from tests.drive.turns import on_each_backend
 
 BUSY = Fault(FaultKind.OVERLOADED, "busy")
 BEGIN = step(begin_turn(LoopConfig()), TurnStarted(messages=(UserMessage("my secret"),)))
@@ -204,3 +206,114 @@ def test_a_level_that_is_none_is_refused():
     """A level that logging does not know is an error at once."""
     with pytest.raises(ValueError, match="must be one of debug, info"):
         LogWatcher(level="loud")
+
+
+# ---------------------------------------------------------------- services that have configured structlog their own way
+
+
+FIELDS = {"turn", "seq", "row", "trigger", "cause", "moved", "outcome"}
+
+
+def lines_of_a_turn(text, backend="asyncio"):
+    """The lines of one turn of a service that has a customer, as JSON."""
+
+    async def main():
+        with structlog.contextvars.bound_contextvars(customer=7):
+            await Loop(model=ScriptedModel([says("ok")]), watchers=[LogWatcher()]).run("hi")
+
+    anyio.run(main, backend=backend)
+    return [json.loads(line) for line in text.getvalue().splitlines()]
+
+
+@on_each_backend
+def test_a_service_with_context_variables_and_json(backend):
+    """What the service keeps in context variables stands in each line of the turn, and each line is one of JSON."""
+    text = io.StringIO()
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(text),
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.JSONRenderer(),
+        ],
+    )
+    lines = lines_of_a_turn(text, backend)
+
+    assert ["ready -> calling", "calling -> calling", "calling -> streaming", "streaming -> done"] == [
+        line["event"] for line in lines
+    ]
+    assert {(7, "info")} == {(line["customer"], line["level"]) for line in lines}
+    assert FIELDS == set().union(*lines) - {"customer", "level", "event"}
+
+
+def bridged(text, *processors, wrapper=structlog.stdlib.BoundLogger, foreign=()):
+    """A service whose structlog hands its lines to logging, which formats them: the bridge of the standard library."""
+    handler = logging.StreamHandler(text)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.add_log_level, *foreign],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.JSONRenderer(),
+            ],
+        )
+    )
+    logger = logging.getLogger("fsm_loop")
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    logger.handlers = [handler]
+    structlog.configure(
+        wrapper_class=wrapper,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.stdlib.filter_by_level,
+            structlog.stdlib.add_logger_name,
+            structlog.stdlib.add_log_level,
+            *processors,
+        ],
+    )
+
+
+@pytest.fixture
+def text():
+    """Where the standard library's logger of the package writes to; it is as before after the test."""
+    logger = logging.getLogger("fsm_loop")
+    before = (logger.level, logger.propagate, logger.handlers)
+    yield io.StringIO()
+    level, logger.propagate, logger.handlers = before
+    logger.setLevel(level)
+
+
+@on_each_backend
+def test_a_service_with_the_bridge_of_the_standard_library(text, backend):
+    """Lines that structlog hands to logging have all their fields, under the name of the package's logger."""
+    bridged(text, structlog.stdlib.ProcessorFormatter.wrap_for_formatter)
+    lines = lines_of_a_turn(text, backend)
+
+    assert 4 == len(lines)
+    assert {("fsm_loop", "info", 7)} == {(line["logger"], line["level"], line["customer"]) for line in lines}
+    assert FIELDS == set().union(*lines) - {"customer", "level", "event", "logger"}
+
+
+def test_a_service_whose_fields_are_those_of_logging(text):
+    """No field has a name that logging keeps for itself, so that they may become the `extra` of its records."""
+    bridged(text, structlog.stdlib.render_to_log_kwargs, foreign=[structlog.stdlib.ExtraAdder()])
+    lines = lines_of_a_turn(text)
+
+    assert 4 == len(lines)
+    assert FIELDS <= set().union(*lines)
+
+
+def test_a_service_whose_loggers_are_awaited(text):
+    """A logger whose methods are to be awaited is asked by the way that is not: no line is lost."""
+    bridged(text, structlog.stdlib.ProcessorFormatter.wrap_for_formatter, wrapper=structlog.stdlib.AsyncBoundLogger)
+
+    assert [0, 1, 2, 3] == [line["seq"] for line in lines_of_a_turn(text)]
+
+
+@pytest.mark.parametrize("decision", [BEGIN, SEND, STOPPED])
+def test_event_is_nobodys_field(decision):
+    """The word `event` is structlog's, for the sentence of a line, so no field is called so."""
+    assert FIELDS >= set(fields_of("t1", 5, decision))
