@@ -15,6 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from fsm_loop import LoopConfig
+from fsm_loop.audit.reading import read
+from fsm_loop.audit.verify import verify
 from fsm_loop.cli.stops import STATUS_OF, Status
 from tests.house.source import ROOT
 
@@ -83,12 +85,12 @@ def says(*texts):
     return [chunk({"content": text}) for text in texts]
 
 
-def run(code, server):
+def run(code, server, cwd=ROOT):
     """Run a program of the README against this server, and return what it prints."""
     env = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
     env |= {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "none", "PYTHONUTF8": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        [sys.executable, "-c", code], cwd=cwd, env=env, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert "" == done.stderr
     assert 0 == done.returncode
@@ -133,6 +135,16 @@ def test_the_following_example_runs():
         {"role": "assistant", "content": "one two three four five "},
         {"role": "user", "content": "Go on in French."},
     ] == second[-2:]
+
+
+def test_the_audited_example_runs(tmp_path):
+    """The third program leaves a trail that is verified, and says under which id."""
+    with serving([[*says("A path."), chunk({}, "stop"), "[DONE]"]]) as server:
+        outcome, turn_id = run(EXAMPLES["examples/audit.py"], server, tmp_path).split()
+    verdict = verify(read(tmp_path / "trail.jsonl"))
+
+    assert ("completed", True) == (outcome, verdict.verified)
+    assert [(turn_id, True)] == [(each.turn_id, each.over) for each in verdict.turns]
 
 
 def test_the_examples_are_the_files():
