@@ -16,7 +16,7 @@ from math import sqrt
 from fsm_loop import LoopConfig
 from fsm_loop.prove.chances import PROFILES, profile_of
 from fsm_loop.prove.odds import odds
-from fsm_loop.prove.sampled import FIGURES, sampled
+from fsm_loop.testing.drawn import FIGURES, drawn
 
 SEED = 20_261_201
 FEW = 20
@@ -31,7 +31,7 @@ def main() -> None:
         began = time.perf_counter()
         exact = odds(profile, chain=chain)
         drawn_from = time.perf_counter()
-        sample = sampled(profile, random.Random(SEED).random, turns, LoopConfig(), chain)  # noqa: S311  # a seed, no secret
+        sample = drawn(profile, random.Random(SEED).random, turns, LoopConfig(), chain)  # noqa: S311  # a seed, no secret
         took = time.perf_counter() - drawn_from
         print(f"{name} (chain {chain}): exact in {drawn_from - began:.1f} s, {turns:,} turns in {took:.1f} s")
         rows = [(figure, getattr(exact, figure), *sample.mean(figure)) for figure in FIGURES]

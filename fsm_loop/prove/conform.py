@@ -130,18 +130,20 @@ class Follower:
         if known.leads_to != claim.after:
             yield f"row {claim.row} leads to {known.leads_to}, and not to {claim.after}"
         misfits, answered = _answers(self.page, claim.row, claim.answers)
-        for guard, answer in answered:
-            yield from self._asked_again(claim, guard, answer)
+        for name, guard, answer in answered:
+            true = self._asked_again(claim, name, guard)
+            if true is not None and true != answer:
+                yield f"guard {name} is told to answer {_word(answer)}, and answers {_word(true)}"
         yield from misfits
         yield from self._numbers(claim, known)
         yield from self._effects(claim, known)
 
-    def _asked_again(self, claim: Claim, guard: Any, answer: bool) -> Iterator[str]:  # noqa: FBT001  # what it said
-        true = self.asked(name_of_guard(guard)) if self.asked else None
+    def _asked_again(self, claim: Claim, name: str, guard: Guard) -> bool | None:
+        """What the guard answers; None where that cannot be known from here."""
+        true = self.asked(name) if self.asked else None
         if true is None and isinstance(guard, Left) and self.config is not None:
             true = all(self._has_left(claim, counter) for counter in guard.counters)
-        if true is not None and true != answer:
-            yield f"guard {name_of_guard(guard)} is told to answer {_word(answer)}, and answers {_word(true)}"
+        return true
 
     def _has_left(self, claim: Claim, counter: Counter) -> bool:
         assert self.config is not None
@@ -226,16 +228,16 @@ def _known(page: Page) -> Mapping[str, _Known]:
 @lru_cache(maxsize=4096)
 def _answers(
     page: Page, fired: str, told: tuple[tuple[str, bool], ...]
-) -> tuple[tuple[str, ...], tuple[tuple[Guard, bool], ...]]:
-    """Why these answers do not lead to the row that fired, and what each guard is told to answer."""
-    answered: list[tuple[Guard, bool]] = []
+) -> tuple[tuple[str, ...], tuple[tuple[str, Guard, bool], ...]]:
+    """Why these answers do not lead to the row that fired, and what each guard, by its name, is told to answer."""
+    answered: list[tuple[str, Guard, bool]] = []
     known = _known(page)[fired]
     misfits = tuple(_misfits(known.group, known.row, told, answered))
     return misfits, tuple(answered)
 
 
 def _misfits(
-    group: tuple[Row, ...], fired: Row, told: tuple[tuple[str, bool], ...], answered: list[tuple[Guard, bool]]
+    group: tuple[Row, ...], fired: Row, told: tuple[tuple[str, bool], ...], answered: list[tuple[str, Guard, bool]]
 ) -> Iterator[str]:
     """The guards of the rows from the top are asked, each row up to its first no."""
     for row in group[: group.index(fired) + 1]:
@@ -244,7 +246,7 @@ def _misfits(
             if not rest or rest[0][0] != name:
                 yield f"guard {name} of row {row.name} is asked next, and is not told"
                 return
-            answered.append((guard, rest[0][1]))
+            answered.append((name, guard, rest[0][1]))
             if not rest[0][1]:
                 break
         else:

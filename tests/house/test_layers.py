@@ -28,7 +28,7 @@ LEVELS = (
 READERS = ("prove", "export")
 READABLE = {"errors", "config", "core"}
 # Who may ask them: whoever shows what they found, and the trail, which is checked against the page as decisions are.
-READ_BY = {"audit": {"prove"}, "web": READERS, "cli": READERS, "__main__": READERS}
+READ_BY = {"audit": {"prove"}, "testing": {"prove"}, "web": READERS, "cli": READERS, "__main__": READERS}
 
 # Inside the core the files form a line, each using only those before it.  Three more than the page needs keep
 # their neighbours short: conversation.py and ends.py beside actions.py, rows.py beside machine.py.

@@ -16,14 +16,14 @@ from fsm_loop.core.rows import Page
 from fsm_loop.errors import ConfigError, FsmLoopError
 from fsm_loop.prove.chances import PROFILES, THINGS, profile_from, profile_of
 from fsm_loop.prove.odds import Odds, odds, share
-from fsm_loop.prove.sampled import FIGURES, sampled
+from fsm_loop.testing.drawn import FIGURES, drawn
 
 SMALL = LoopConfig(
     max_requests=14, max_iterations=4, api_max_retries=2, recoveries=1, base_delay_s=2.0,
     continuations=2, boosts=1, empty_replies=1, bad_tool_rounds=1, compactions=1,
 )  # fmt: skip
 FAINT = 1e-9  # turns less likely than this are left out, where the whole of them is not the matter
-TURNS = 1000
+TURNS = 3000
 SEED = 7
 FEW = 10  # an end that fewer turns are expected to come to has no normal error
 
@@ -100,7 +100,7 @@ def test_drawn_turns_agree(name, chain):
     """No figure of turns drawn through `step` is three standard errors from the exact one; the seed is fixed."""
     profile = profile_of(name)
     exact = odds(profile, SMALL, chain, negligible=FAINT)
-    sample = sampled(profile, random.Random(SEED).random, TURNS, SMALL, chain)
+    sample = drawn(profile, random.Random(SEED).random, TURNS, SMALL, chain)
 
     for ending, chance in exact.ends.items():
         if FEW <= chance * TURNS <= TURNS - FEW:

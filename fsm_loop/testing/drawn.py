@@ -1,23 +1,30 @@
-"""Turns that are drawn by lot and walked through the real `step`: what the exact odds must agree with."""
+"""Turns that are drawn by lot: what happens in them as often as a profile has it, in the simulation driver.
+
+The exact odds of a profile must agree with them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from math import sqrt
 
-from attrs import Factory, define
+from attrs import Factory, define, fields
 
 from fsm_loop.config import LoopConfig
-from fsm_loop.core.events import TurnStarted
+from fsm_loop.core.effects import Effect
+from fsm_loop.core.events import Event
 from fsm_loop.core.machine import PAGE
 from fsm_loop.core.messages import UserMessage
 from fsm_loop.core.rows import Page
-from fsm_loop.core.step import begin_turn, step
+from fsm_loop.core.step import Turn
+from fsm_loop.drive.sim import Heard, Simulated, simulate
 from fsm_loop.prove.chances import Profile
-from fsm_loop.prove.odds import Ending, cost_of, ending_of
-from fsm_loop.prove.outside import Outside
+from fsm_loop.prove.odds import Ending, ending_of
+from fsm_loop.prove.outside import ANSWERABLE, Outside
 
 FIGURES = ("calls", "tokens", "waited_s", "lasted_s")
+PROMPT = (UserMessage("What is it?"),)
 
 
 @define
@@ -29,10 +36,13 @@ class Sample:
     sums: list[float] = Factory(lambda: [0.0] * len(FIGURES))
     squares: list[float] = Factory(lambda: [0.0] * len(FIGURES))
 
-    def add(self, ending: Ending, figures: Sequence[float]) -> None:
+    def add(self, ended: Simulated) -> None:
         """One turn more."""
+        record = ended.turn.record
+        ending = ending_of(record)
         self.turns += 1
         self.ends[ending] = self.ends.get(ending, 0) + 1
+        figures = (record.sent, record.usage.total_tokens, ended.waited_s, ended.lasted_s)
         for place, figure in enumerate(figures):
             self.sums[place] += figure
             self.squares[place] += figure * figure
@@ -45,29 +55,33 @@ class Sample:
         return mean, sqrt(spread / self.turns)
 
 
-def sampled(
+def drawn(
     profile: Profile, draw: Callable[[], float], turns: int, config: LoopConfig, chain: int = 0, page: Page = PAGE
 ) -> Sample:
     """So many turns; *draw* gives a number in [0, 1) each time, for what happens and for the jitter."""
     outside, sample = Outside(profile, config), Sample()
     names = tuple(map(str, range(chain + 1)))
-    start = TurnStarted(messages=(UserMessage("What is it?"),))
+
+    def world(effect: Effect, turn: Turn) -> Sequence[Heard] | None:
+        if not isinstance(effect, ANSWERABLE):
+            return None
+        name = _chosen(outside.answers((effect,), turn), draw)
+        heard, before_s = [], 0.0
+        for event in outside.events(name, (effect,), turn, 0.0, 0.5):
+            facts = {each: getattr(event, each) for each in _own(type(event))}  # type: ignore[arg-type]  # a class can be hashed
+            heard.append(Heard(type(event), facts, event.at - before_s))
+            before_s = event.at
+        return heard
+
     for _ in range(turns):
-        decision = step(begin_turn(config, names, page), start, page)
-        at, figures = 0.0, [0.0] * len(FIGURES)
-        while decision.turn.state is not page.done:
-            asked, here = decision.effects, decision.turn
-            name = _chosen(outside.answers(asked, here), draw)
-            took_s = outside.took_s(name, asked)
-            events = outside.events(name, asked, here, at, draw())
-            for event in events:
-                decision = step(decision.turn, event, page)
-            cost = cost_of(asked, events[-1], took_s)
-            at += took_s
-            for place, figure in enumerate(FIGURES):
-                figures[place] += getattr(cost, figure)
-        sample.add(ending_of(decision.turn.record), figures)
+        sample.add(simulate(world, PROMPT, config=config, providers=names, chance=draw, page=page))
     return sample
+
+
+@cache
+def _own(kind: type[Event]) -> tuple[str, ...]:
+    """The fields of the event that the driver does not fill in."""
+    return tuple(each.name for each in fields(kind) if each.name not in ("at", "chance", "attempt"))
 
 
 def _chosen(answers: Sequence[tuple[str, float]], draw: Callable[[], float]) -> str:
