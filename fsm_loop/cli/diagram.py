@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +12,8 @@ import typer
 
 from fsm_loop.cli.pages import page_of
 from fsm_loop.cli.stops import Status, Stop
-from fsm_loop.export.drawing import View
+from fsm_loop.export.drawing import Drawing, View, drawing
+from fsm_loop.export.model import Outline
 
 
 class Format(StrEnum):
@@ -34,10 +36,14 @@ def diagram(
         Format.MERMAID
     ),
     page: Annotated[str | None, typer.Option(metavar="MODULE:NAME", help="A page of your own.")] = None,
+    trail: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Lay the turns of this trail over it; may be given several times."),
+    ] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to write it.")] = None,
 ) -> int:
     """Print the machine as a state diagram."""
-    drawn = _drawn(view, kind, page)
+    drawn = _drawn(view, kind, page, trail or [])
     if output is None:
         if kind is Format.PNG and sys.stdout.isatty():
             raise Stop("a PNG is no text for a terminal; give a file with -o FILE")
@@ -51,14 +57,25 @@ def diagram(
     return Status.COMPLETED
 
 
-def _drawn(view: View, kind: Format, page: str | None) -> bytes:
-    from fsm_loop.export.dot import dot
-    from fsm_loop.export.mermaid import mermaid
+def _drawn(view: View, kind: Format, page: str | None, trails: Sequence[Path]) -> bytes:
+    from fsm_loop.export.dot import dot_of
+    from fsm_loop.export.mermaid import mermaid_of
     from fsm_loop.export.model import outline
     from fsm_loop.export.picture import picture
 
     words = outline(page_of(page))
+    shown = _over(words, view, trails) if trails else drawing(words, view)
     if kind is Format.MERMAID:
-        return mermaid(words, view).encode()
-    text = dot(words, view)
+        return mermaid_of(shown, view).encode()
+    text = dot_of(shown, view)
     return text.encode() if kind is Format.DOT else picture(text, kind.value)
+
+
+def _over(words: Outline, view: View, trails: Sequence[Path]) -> Drawing:
+    from fsm_loop.audit.reading import records
+    from fsm_loop.export.overlay import overlaid, tally
+
+    found = tally(records(trails))
+    if not found.turns:
+        raise Stop(f"--trail: there is no turn in {', '.join(map(str, trails))}")
+    return overlaid(words, view, found)

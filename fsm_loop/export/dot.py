@@ -5,11 +5,11 @@ Each kind of arrow has a colour and a line of its own, so that the picture can b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from html import escape
 from textwrap import wrap
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from fsm_loop.export.drawing import Arrow, Drawing, View, Way, drawing
 from fsm_loop.export.mermaid import WRITTEN_BY
@@ -19,6 +19,7 @@ FONT = "Helvetica"  # the renderers know its widths, and browsers have one like 
 _SENTENCE_WIDTH = 26
 _LABEL_WIDTH = {View.OVERVIEW: 30}
 _NOTE_WIDTH = 64
+_PALE, _WIDEST = "#d8d8d8", 5.0  # an arrow that no turn took, and how much wider one is that all took
 
 
 @frozen
@@ -41,17 +42,18 @@ STYLES = {
 
 def dot(outline: Outline, view: View = View.OVERVIEW) -> str:
     """The picture of this view. Raises ViewError where no row of the page belongs to it."""
-    return _graph(drawing(outline, view), view)
+    return dot_of(drawing(outline, view), view)
 
 
-def _graph(picture: Drawing, view: View) -> str:
+def dot_of(picture: Drawing, view: View) -> str:
+    """This picture, drawn as those of this view are."""
     lines = [
         f"// {WRITTEN_BY}",
         f"digraph {_quoted(picture.title)} {{",
         f"    graph [{_given(_graph_style(picture, view))}]",
         f"    node [{_given({'fontname': FONT, 'fontsize': 12, 'shape': 'box', 'margin': '0.12,0.06'})}]",
         f"    edge [{_given({'fontname': FONT, 'fontsize': 9, 'arrowsize': 0.7})}]",
-        *(f"    {line}" for line in _states(picture.states)),
+        *(f"    {line}" for line in _states(picture.states, picture.under)),
         *(f"    {_drawn(arrow, _LABEL_WIDTH.get(view))}" for arrow in picture.arrows),
         *(f"    {line}" for line in _beside(picture)),
         "}",
@@ -72,10 +74,14 @@ def _graph_style(picture: Drawing, view: View) -> dict[str, object]:
     }
 
 
-def _states(states: Iterable[State]) -> Iterable[str]:
+def _states(states: Iterable[State], under: Mapping[str, str]) -> Iterable[str]:
     """Each state with what it waits for; the last one has a double frame, the first a dot before it."""
     for state in states:
         sentence = "<br/>".join(escape(line) for line in wrap(state.sentence, _SENTENCE_WIDTH))
+        if under.get(state.name):
+            said_under = [line for part in under[state.name].splitlines() for line in wrap(part, _SENTENCE_WIDTH + 4)]
+            lines = "<br/>".join(map(escape, said_under))
+            sentence += f'</font><br/><font point-size="10" color="#111111">{lines}'
         said = f'<<b>{escape(state.name)}</b><br/><font point-size="9" color="#444444">{sentence}</font>>'
         style: dict[str, object] = {
             "id": f"state-{state.name}",
@@ -92,7 +98,7 @@ def _states(states: Iterable[State]) -> Iterable[str]:
 
 
 def _drawn(arrow: Arrow, width: int | None) -> str:
-    style = STYLES[arrow.way]
+    style = _laid_over(STYLES[arrow.way], arrow.share)
     lines = [piece for line in arrow.label for piece in (wrap(line, width) if width else [line])]
     given = _given(
         {
@@ -106,8 +112,15 @@ def _drawn(arrow: Arrow, width: int | None) -> str:
             "tooltip": "\n".join(row.name for row in arrow.rows),
         }
     )
-    said = "".join(f"{_escaped(line)}\\l" for line in lines)
+    said = "".join(f"  {_escaped(line)}\\l" for line in lines)  # a little apart from its line
     return f'{_quoted(arrow.source)} -> {_quoted(arrow.target)} [label="{said}", {given}]'
+
+
+def _laid_over(style: Style, share: float | None) -> Style:
+    """The style of an arrow that so many of the turns took: pale where none did, wider the more did."""
+    if share is None:
+        return style
+    return evolve(style, width=1 + _WIDEST * share) if share else evolve(style, colour=_PALE, width=0.8)
 
 
 def _beside(picture: Drawing) -> Iterable[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
+from types import MappingProxyType
 
 from attrs import frozen
 
@@ -46,7 +47,10 @@ class ViewError(FsmLoopError):
 
 @frozen
 class Arrow:
-    """One arrow, for one row or several; each of *label* is a line. The same rows always have the same `id`."""
+    """One arrow, for one row or several; each of *label* is a line. The same rows always have the same `id`.
+
+    `share` is that of the turns that took it, where turns are laid over the picture; None where none are.
+    """
 
     id: str
     source: str
@@ -54,16 +58,18 @@ class Arrow:
     way: Way
     label: tuple[str, ...]
     rows: tuple[Row, ...]
+    share: float | None = None
 
 
 @frozen
 class Drawing:
-    """A picture in words: all that each format needs. `notes` are whole sentences."""
+    """A picture in words: all that each format needs. `notes` are whole sentences, `under` a line for a state."""
 
     title: str
     states: tuple[State, ...]
     arrows: tuple[Arrow, ...]
     notes: tuple[str, ...] = ()
+    under: Mapping[str, str] = MappingProxyType({})
 
 
 def drawing(outline: Outline, view: View = View.OVERVIEW) -> Drawing:
@@ -90,6 +96,11 @@ def label(row: Row) -> str:
 
 def _spent(row: Row) -> str:
     return f" ({row.spends})" if row.spends else ""
+
+
+def arrow_of(outline: Outline, rows: Sequence[Row], lines: tuple[str, ...]) -> Arrow:
+    """One arrow for these rows, which lead from one state to another."""
+    return _arrow(_ways(outline), rows, lines)
 
 
 def _arrow(ways: Mapping[str, Way], rows: Sequence[Row], lines: tuple[str, ...], name: str = "") -> Arrow:

@@ -19,7 +19,12 @@ _NOT_IN_A_LABEL = re.compile(r"[^\w .,()/\[\]-]")
 
 def mermaid(outline: Outline, view: View = View.OVERVIEW) -> str:
     """The diagram of this view. Raises ViewError where no row of the page belongs to it."""
-    return _diagram(drawing(outline, view), _LABEL_WIDTH if view is View.OVERVIEW else None)
+    return mermaid_of(drawing(outline, view), view)
+
+
+def mermaid_of(picture: Drawing, view: View) -> str:
+    """This picture, drawn as those of this view are."""
+    return _diagram(picture, _LABEL_WIDTH if view is View.OVERVIEW else None)
 
 
 def overview(outline: Outline) -> str:
@@ -57,7 +62,7 @@ def _drawn(arrows: Sequence[Arrow], width: int | None) -> str:
     said = [line for arrow in arrows for line in arrow.label]
     lines = [piece for line in said for piece in wrap(line, width)] if width else said
     label = "<br>".join(_NOT_IN_A_LABEL.sub(" ", line) for line in lines)
-    return f"{arrows[0].source} --> {arrows[0].target} : {label}"
+    return f"{arrows[0].source} --> {arrows[0].target}" + (f" : {label}" if label else "")
 
 
 def _note(picture: Drawing) -> Iterable[str]:
