@@ -64,6 +64,8 @@ class Line:
             if not self.whole or "truncated" in str(error):
                 return None, "it breaks off in the middle (its writer was stopped)", True
             return None, f"it is no JSON object: {error}", False
+        except RecursionError:
+            return None, "it is nested too deep to be read", False
         if record.get("is") not in KINDS or not isinstance(record.get("turn"), str):
             return None, "it is no record of a trail", False
         return record, "", False

@@ -131,7 +131,10 @@ class Again:
 
 
 def _compared(seq: int | None, told: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[Divergence]:
-    for name in sorted({*told, *again} - set(APART)):
+    names = sorted({*told, *again}.difference(APART))
+    if canonical([told.get(name) for name in names]) == canonical([again.get(name) for name in names]):
+        return
+    for name in names:
         then, now = canonical(told.get(name)), canonical(again.get(name))
         if then != now:
             yield Divergence(seq, f"{name} was {_short(then)}, and is {_short(now)} when told again")

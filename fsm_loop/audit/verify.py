@@ -10,12 +10,13 @@ start) is shown by the last hash, kept elsewhere, or by a signature over it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from functools import cache
 
 import msgspec
-from attrs import define, frozen
+from attrs import define, field, frozen
 
-from fsm_loop.audit.canonical import canonical, sha256
+from fsm_loop.audit.canonical import canonical, sha256, strictly
 from fsm_loop.audit.events import config_of, event_of
 from fsm_loop.audit.reading import Line
 from fsm_loop.audit.records import FORMAT, START, Decided, Ended, Opening, TrailRecord
@@ -108,7 +109,8 @@ def verify(
         record = _record_in(line)
         if record is not None:
             turn_id = record.turn if not isinstance(record, str) else str((line.record or {})["turn"])
-            problems += turns.setdefault(turn_id, _Turn(turn_id, page, signature)).see(line, record)
+            turn = turns.get(turn_id) or turns.setdefault(turn_id, _Turn(turn_id, page, signature))
+            problems += turn.see(line, record)
         elif line.torn:
             torn.append(line.place)
         else:
@@ -126,7 +128,7 @@ def _record_in(line: Line) -> TrailRecord | str | None:
     """The record of the line, or what is wrong with its shape; None where the line is none."""
     try:
         return _decode(line.raw)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         return None if line.record is None else f"its shape is wrong: {error}"
 
 
@@ -151,6 +153,7 @@ class _Turn:
     last_place: str = ""
     _calls: int = 0
     _finished: str = ""
+    _missed: set[str] = field(factory=set)
     _at: float | None = None
     _follower: Follower | None = None
     _facts: _Facts | None = None
@@ -198,7 +201,7 @@ class _Turn:
     # ------------------------------------------------------------ the reasons
 
     def _reasons(self, line: Line, record: TrailRecord) -> Iterator[str]:
-        if canonical(record) != line.raw:
+        if not _is_canonical(record, line.raw):
             yield "its bytes are not the canonical text of its value (RFC 8785)"
         if _hash_of(line.raw, record) != record.hash:
             yield "its hash is not that of its content: it was edited"
@@ -249,6 +252,9 @@ class _Turn:
         for each in record.effects:
             if each.get("effect") == "Finish":
                 self._finished = str(each.get("outcome", ""))
+        for guard, answer in record.guards:
+            if not answer:
+                self._missed |= _lefts(self.page).get(guard, frozenset())
 
     def _ended(self, line: Line, record: Ended) -> Iterator[str]:
         if record.decisions != self.decisions:
@@ -258,7 +264,7 @@ class _Turn:
         if record.llm_calls != self._calls:
             yield f"it tells of {record.llm_calls} calls, and there are {self._calls}"
         if self._follower is not None:
-            yield from _counted(record, self._follower)
+            yield from _counted(record, self._follower, self._missed)
         if self._again is not None and line.record is not None:
             yield from (f"told again, {each.sentence}" for each in self._again.differences(line.record))
         if self.signature is not None:
@@ -270,20 +276,34 @@ class _Turn:
         self.over, self.outcome = True, record.outcome
 
 
-def _counted(record: Ended, follower: Follower) -> Iterator[str]:
+def _counted(record: Ended, follower: Follower, missed: AbstractSet[str]) -> Iterator[str]:
+    """What the end has otherwise: the counters, and the one that ended the turn, which is one that a guard missed."""
     counts = {name: count for name, count in follower.counts.items() if count}
     if record.counters != counts:
         yield f"it tells of the counters {_listed(record.counters)}, and they stand at {_listed(counts)}"
     spent = record.exhausted
     if spent is None:
+        if record.outcome == "exhausted":
+            yield "it ends as exhausted, and names no counter"
         return
     counter = next((each for each in follower.page.counters if each.name == spent.counter), None)
     if counter is None:
         yield f"it was ended by {spent.counter}, which is no counter of the page"
+    elif spent.counter not in missed:
+        yield f"it was ended by {spent.counter}, and no guard that asks for it said no"
     elif follower.config is not None:
         cap, count = counter.limit(follower.config, follower.chain) or 0, follower.counts.get(spent.counter, 0)
-        if spent.cap != cap or spent.value > count or (spent.value != count and not counter.measured):
+        fits = cap <= spent.value <= count and (spent.value == count or counter.measured)
+        if spent.cap != cap or not fits:
             yield f"{spent.counter} is told to have ended it at {spent.value:g} of {spent.cap:g}, and is otherwise"
+
+
+@cache
+def _lefts(page: Page) -> Mapping[str, frozenset[str]]:
+    """The guards that ask for counters, each with the names of those."""
+    asked = {name_of_guard(guard): guard for row in page.rows for guard in row.when}
+    lefts = {name: guard for name, guard in asked.items() if isinstance(guard, guards.Left)}
+    return {name: frozenset(each.name for each in guard.counters) for name, guard in lefts.items()}
 
 
 def _listed(counts: Mapping[str, float]) -> str:
@@ -326,6 +346,19 @@ class _Facts:
 def _answerable(page: Page) -> Mapping[str, Guard]:
     asked = {name_of_guard(guard): guard for row in page.rows for guard in row.when}
     return {name: each for name, each in asked.items() if isinstance(each, guards.Needs) or each in FROM_FACTS}
+
+
+def _is_canonical(record: TrailRecord, raw: bytes) -> bool:
+    """Whether the bytes are the one text of the value; where that has none (numbers from 2**53 on), they are not."""
+    try:
+        text = canonical(record)
+        may_differ = any(each in raw for each in _WHOLE)
+        return text == raw and (not may_differ or strictly(msgspec.json.decode(raw)) == raw)
+    except (ValueError, RecursionError):
+        return False
+
+
+_WHOLE = (b".0,", b".0}", b".0]")  # a whole number with a point, which the quick way leaves as it is; or a text
 
 
 def _hash_of(raw: bytes, record: TrailRecord) -> str:

@@ -117,6 +117,9 @@ def run(
             metavar="FILE", help="Append every decision to this file, one JSON object a line; .db or .sqlite is SQLite."
         ),
     ] = None,
+    view: Annotated[
+        bool, typer.Option("--view", help="Follow the turn in a browser, at an address on this machine alone.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else.")] = False,
     max_tokens: Annotated[
         int | None, typer.Option(metavar="N", help="The output limit that each request begins with, in tokens.")
@@ -143,6 +146,7 @@ def run(
             tools=tuple(tool or ()),
             config=config,
             trail=trail,
+            view=view,
             as_json=as_json,
             max_tokens=max_tokens,
             system=system,

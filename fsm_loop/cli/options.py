@@ -37,6 +37,7 @@ class RunOptions:
     tools: tuple[str, ...] = ()
     config: Path | None = None
     trail: Path | None = None
+    view: bool = False
     as_json: bool = False
     max_tokens: int | None = None
     system: str | None = None

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
+import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,7 +55,7 @@ def _run(options: RunOptions, out: Outlet, leaving: Leaving) -> int:
     config = _config(options)
     tools = FunctionTools(tools_of(options))
     prompt = prompt_of(options)
-    with _trail(options.trail) as trail, models_for(options, out.tell) as models:
+    with _trail(options.trail) as trail, _live(options, out) as live, models_for(options, out.tell) as models:
         why = nobody_at(options)
         if why:
             out.tell(f"{why}; it is asked once, and nothing is retried")
@@ -63,7 +66,7 @@ def _run(options: RunOptions, out: Outlet, leaving: Leaving) -> int:
             tools=tools,
             config=config,
             system=options.system,
-            watchers=[] if trail is None else [trail],
+            watchers=[each for each in (trail, live) if each is not None],
         )
         status = asyncio.run(_follow(loop, prompt, out, leaving))
         leaving.closed()
@@ -120,3 +123,22 @@ def _trail(path: Path | None) -> Iterator[Sink | None]:
         raise Stop(f"--trail: {path} cannot be written: {error.strerror}") from error
     with trail:
         yield trail
+
+
+@contextmanager
+def _live(options: RunOptions, out: Outlet) -> Iterator[Sink | None]:
+    """The page that follows the turn, opened in a browser where there is a screen for one."""
+    if not options.view:
+        yield None
+        return
+    from fsm_loop.web.live import Live
+
+    try:
+        live = Live(content="full")
+    except OSError as error:
+        raise Stop(f"--view: no port of this machine could be opened: {error.strerror}", Status.FAILED) from error
+    with live:
+        out.tell(f"follow the turn at {live.url}")
+        if sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+            webbrowser.open(live.url)
+        yield live

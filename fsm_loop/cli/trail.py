@@ -8,6 +8,7 @@ from fsm_loop.cli.trail_replay import replay
 from fsm_loop.cli.trail_show import show
 from fsm_loop.cli.trail_stats import stats
 from fsm_loop.cli.trail_verify import verify
+from fsm_loop.cli.trail_view import view
 from fsm_loop.cli.trail_why import why
 
 trail = typer.Typer(
@@ -17,6 +18,7 @@ trail.command()(verify)
 trail.command()(why)
 trail.command()(show)
 trail.command()(stats)
+trail.command()(view)
 trail.command()(replay)
 
 

@@ -29,6 +29,7 @@ from fsm_loop.providers.chat_decode import ChatDecoder
 from fsm_loop.providers.chat_encode import ChatShape, body_of
 from fsm_loop.providers.classify import request_id_of
 from fsm_loop.providers.litellm_faults import fault_of_litellm, is_end
+from fsm_loop.providers.said import passwords
 from fsm_loop.providers.transport import CLOSE_S
 
 # What the turn has the only say in: a retry of litellm's would be a request that nobody counts.
@@ -69,7 +70,7 @@ class LiteLLM(AskedModel):
         self._litellm = quiet_litellm()
         self._shape = ChatShape(model, options, "", returns_reasoning, call_id_pattern)
         key = "" if callable(api_key) else api_key or ""
-        super().__init__(name=name or model, stream=stream, api_key=api_key, key=key, secrets=_headers_in(options))
+        super().__init__(name=name or model, stream=stream, api_key=api_key, key=key, secrets=_secrets_in(options))
 
     async def aclose(self) -> None:
         """Nothing: the connections are litellm's, and others may use them."""
@@ -157,6 +158,9 @@ def _id_in(reply: Any) -> str:
     return request_id_of({str(name).lower(): str(value) for name, value in dict(headers).items()})
 
 
-def _headers_in(options: Mapping[str, Any]) -> list[str]:
+def _secrets_in(options: Mapping[str, Any]) -> list[str]:
+    """What litellm sends and no message may tell: headers, a password in the address, the environment's keys."""
     headers = options.get("extra_headers") or options.get("headers") or {}
-    return [str(value) for value in dict(headers).values()]
+    address = str(options.get("api_base") or options.get("base_url") or "")
+    keys = [value for name, value in os.environ.items() if name.endswith(("_API_KEY", "_TOKEN", "_SECRET_ACCESS_KEY"))]
+    return [*map(str, dict(headers).values()), *passwords(address), *keys]

@@ -13,6 +13,7 @@ from typing import Any
 
 from fsm_loop.errors import ConfigError
 from fsm_loop.providers.over_httpx import HttpxAnswer, answering, timeout_of
+from fsm_loop.providers.said import passwords
 from fsm_loop.providers.transport import Answer
 
 # The SDKs' own word for "hand over the response unread"; it is what `with_streaming_response` sets.
@@ -27,9 +28,12 @@ class SdkTransport:
         self._httpx = _library_of(client)
 
     @property
-    def key(self) -> str:
-        """The key that the client uses; empty where it has none of its own."""
-        return str(getattr(self._client, "api_key", None) or "")
+    def secrets(self) -> tuple[str, ...]:
+        """What the client sends and no message may tell: its key, headers and queries of its own, a password."""
+        keys = [getattr(self._client, name, None) or "" for name in ("api_key", "auth_token")]
+        own = [dict(getattr(self._client, name, None) or {}) for name in ("_custom_headers", "_custom_query")]
+        sent = [str(value) for each in own for value in each.values()]
+        return (*map(str, keys), *sent, *passwords(str(getattr(self._client, "base_url", ""))))
 
     def use_key(self, key: str) -> None:
         """From now on the client uses this key."""

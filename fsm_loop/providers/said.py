@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from attrs import frozen
 
@@ -65,6 +66,11 @@ def redacted(text: str, secrets: Iterable[str] = ()) -> str:
     bearer, header, password, key = _SECRETS
     text = header.sub(rf"\1\2{HIDDEN}", bearer.sub(rf"\1 {HIDDEN}", text))
     return key.sub(rf"\1{HIDDEN}", password.sub(rf"\1{HIDDEN}@", text))
+
+
+def passwords(*urls: str) -> Iterable[str]:
+    """The passwords in these addresses, as they stand there and as they are meant."""
+    return (form for url in urls if (word := urlsplit(url).password) for form in (word, unquote(word)))
 
 
 def short(text: str) -> str:

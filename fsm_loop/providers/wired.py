@@ -12,7 +12,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Se
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, ClassVar, Never, Protocol
-from urllib.parse import unquote, urlsplit
 
 import anyio
 from attrs import frozen
@@ -24,6 +23,7 @@ from fsm_loop.ports import Delta, ToolSpec, request_headers
 from fsm_loop.providers.asked import ApiKey, AskedModel, within
 from fsm_loop.providers.classify import fault_of, fault_of_response, request_id_of
 from fsm_loop.providers.over_sdk import SdkTransport
+from fsm_loop.providers.said import passwords
 from fsm_loop.providers.transport import (
     Answer,
     HttpTransport,
@@ -94,7 +94,7 @@ class WiredModel(AskedModel):
         self._wire = Wire(url, proxy_of(proxy), verify, max_connections)
         self._headers = dict(headers or {})
         key = "" if callable(api_key) or client is not None else self._first_key(api_key, base_url)
-        secrets = (*self._headers.values(), *_passwords(url, proxy or ""))
+        secrets = (*self._headers.values(), *passwords(url, proxy or ""))
         super().__init__(name=name, stream=stream, api_key=api_key, key=key, secrets=secrets)
         self._given = None if client is None else SdkTransport(client)
         self._http: HttpTransport | None = None
@@ -171,7 +171,7 @@ class WiredModel(AskedModel):
         if self._http is not None:
             return self._http, self._key_headers(self._key)
         sdk = self._given or self._made.here()
-        self._secrets.add(sdk.key)
+        self._secrets.update(sdk.secrets)
         return sdk, self._sdk_headers()
 
     def _own_http(self) -> HttpTransport | None:
@@ -237,7 +237,3 @@ async def _refuse(answer: Answer, patience_s: float) -> Never:
     except Exception:  # noqa: BLE001, S110  # see above
         pass
     raise ModelError(fault_of_response(answer.status, answer.headers, body.decode("utf-8", "replace")))
-
-
-def _passwords(*urls: str) -> Iterable[str]:
-    return (form for url in urls if (word := urlsplit(url).password) for form in (word, unquote(word)))

@@ -6,7 +6,9 @@ import json
 
 import pytest
 import structlog
+from anthropic import AsyncAnthropic
 from anyio import run
+from openai import AsyncOpenAI
 
 from fsm_loop import LoopConfig
 from fsm_loop.audit.jsonl import JsonLines
@@ -51,17 +53,32 @@ ANSWERS = {
     ),
     "a redirect": Answer((), 307, {"location": f"http://u:{PASSWORD}@127.0.0.1:9/{KEY}"}),
 }
+FEW = ("400 ", "401 invalid_api_key", "429 ", "500 ", "a page", "an error in the stream", "no JSON", "cut", "an answer")
 MODELS = {"chat": OpenAIChat, "messages": AnthropicMessages, "responses": OpenAIResponses}
 
 
-def texts(tmp_path, protocol, answer):
+SDKS = {"chat": AsyncOpenAI, "messages": AsyncAnthropic, "responses": AsyncOpenAI}
+
+
+def wired(protocol, url):
+    """A model that speaks for itself."""
+    return MODELS[protocol]("m", base_url=url, api_key=KEY, headers={"x-proxy-key": HEADER})
+
+
+def given(protocol, url):
+    """A model over a client of its vendor's SDK that someone else has made, secrets and all."""
+    client = SDKS[protocol](base_url=url, api_key=KEY, default_headers={"x-proxy-key": HEADER}, max_retries=0)
+    model = MODELS[protocol]("m", client=client)
+    model.aclose = client.close  # whoever made it closes it
+    return model
+
+
+def texts(tmp_path, protocol, answer, made=wired):
     """All that is said and kept of a turn whose server answers so."""
     lines = []
     with ChatServer([answer] * 8) as server, structlog.testing.capture_logs() as logged:
         host = server.base_url.removeprefix("http://")
-        model = MODELS[protocol](
-            "m", base_url=f"http://user:{PASSWORD}@{host}", api_key=KEY, headers={"x-proxy-key": HEADER}
-        )
+        model = made(protocol, f"http://user:{PASSWORD}@{host}")
         with JsonLines(tmp_path / "t", content="full") as one, SqliteTrails(tmp_path / "s", content="full") as other:
             loop = Loop(model=model, config=CONFIG, watchers=[one, other, LogWatcher()])
 
@@ -93,4 +110,14 @@ def test_no_secret_is_told(tmp_path, protocol, answer):
     assert [] == [
         each for each in asked if HEADER not in str(each) or ("Basic" not in str(each) and KEY not in str(each))
     ]
+    assert [] == [line for line in lines for canary in CANARIES if canary in line]
+
+
+@pytest.mark.parametrize("protocol", MODELS)
+@pytest.mark.parametrize("answer", FEW)
+def test_no_secret_of_a_client_that_was_given_is_told(tmp_path, protocol, answer):
+    """The key, the headers and the password are the client's, and are told by nobody either."""
+    asked, lines = texts(tmp_path, protocol, ANSWERS[answer], given)
+
+    assert asked
     assert [] == [line for line in lines for canary in CANARIES if canary in line]

@@ -6,6 +6,7 @@ import copy
 import json
 from itertools import zip_longest
 
+import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import assume, given, settings
@@ -296,6 +297,17 @@ SENTENCES = {
     "exhausted": (
         rehashed(put(EXHAUSTED, -1, ("exhausted", "value"), 9)), "iterations is told to have ended it at 9 of 1, and is otherwise",
     ),
+    "exhausted by no counter": (
+        rehashed(put(EXHAUSTED, -1, ("exhausted",), None)), "it ends as exhausted, and names no counter",
+    ),
+    "exhausted by another": (
+        rehashed(put(EXHAUSTED, -1, ("exhausted",), {"counter": "requests", "value": 1, "cap": 160})),
+        "it was ended by requests, and no guard that asks for it said no",
+    ),
+    "a counter that had some left": (
+        forged(-1, ("exhausted",), {"counter": "requests", "value": 3, "cap": 160}),
+        "it was ended by requests, and no guard that asks for it said no",
+    ),
     "exhausted by nothing": (
         rehashed(put(EXHAUSTED, -1, ("exhausted", "counter"), "luck")), "it was ended by luck, which is no counter of the page",
     ),
@@ -337,6 +349,35 @@ def test_a_text_in_another_form_is_found():
         verdict = verify(line_of("t", number, line) for number, line in enumerate(lines, 1))
 
         assert "its bytes are not the canonical text of its value (RFC 8785)" == verdict.problems[0].sentence
+
+
+@pytest.mark.parametrize(
+    ("at", "path", "value"),
+    [(1, ("at",), 0.0), (1, ("facts", "messages"), [{"content": 1.0}]), (2, ("facts",), {"x": 2**60, "y": "e-6"})],
+    ids=["0.0", "1.0", "2**60"],
+)
+def test_a_number_in_another_form_is_found(at, path, value):
+    """A whole number with a point, or one that not every reader has, is not canonical, whatever the hashes say."""
+    quick = msgspec.json.Encoder(order="sorted").encode
+    records, previous, raw = put(TRAILS["digests"], at, path, value), START, []
+    for record in records:
+        hashed = {**{name: each for name, each in record.items() if name not in UNHASHED}, "previous": previous}
+        previous = sha256(quick(hashed))
+        signature = {name: record[name] for name in record.keys() & {"signature"}}
+        raw.append(quick({**hashed, "hash": previous, **signature}))
+    verdict = verify(line_of("t", number, line) for number, line in enumerate(raw, 1))
+
+    assert f"t:{at + 1}" == verdict.problems[0].place
+    assert "its bytes are not the canonical text of its value (RFC 8785)" == verdict.problems[0].sentence
+
+
+@pytest.mark.parametrize("line", [b"[" * 100_000, b'{"a":' * 100_000, b'{"is":"end","turn":"t","x":1e400}', b"\xff\n"])
+def test_whatever_a_line_holds_is_a_verdict(line):
+    """Depth, size and bytes that no text has are problems of that line."""
+    verdict = verify([line_of("t", 1, line + b"\n")])
+
+    assert not verdict.verified
+    assert ["t:1"] == [each.place for each in verdict.problems]
 
 
 def test_another_page_is_told_and_not_judged():

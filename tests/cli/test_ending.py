@@ -104,6 +104,7 @@ def test_a_failed_turn_names_its_fault():
     )
 
 
+@pytest.mark.unwritten
 def test_a_strange_result_is_valid_json():
     """Numbers that are none and lone surrogates leave one line of plain ASCII that any program reads."""
     text = as_json(ended(says("a\ud800\u2028b\n", usage=Usage(1, 1, cost=math.nan))))
