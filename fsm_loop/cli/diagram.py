@@ -23,6 +23,13 @@ class Format(StrEnum):
     DOT = "dot"
     SVG = "svg"
     PNG = "png"
+    PLANTUML = "plantuml"
+    SCXML = "scxml"
+    XSTATE = "xstate"
+    JSON = "json"
+
+
+WHOLE = (Format.SCXML, Format.XSTATE, Format.JSON)  # what is no picture is always all of the page
 
 
 def diagram(
@@ -32,9 +39,13 @@ def diagram(
             help="overview: one arrow from state to state; full: one for each row; the others show a part, row by row."
         ),
     ] = View.OVERVIEW,
-    kind: Annotated[Format, typer.Option("--format", help="What to write; svg and png are drawn by Graphviz.")] = (
-        Format.MERMAID
-    ),
+    kind: Annotated[
+        Format,
+        typer.Option(
+            "--format",
+            help="svg and png are drawn by Graphviz; scxml, xstate and json are the page itself, not a view.",
+        ),
+    ] = (Format.MERMAID),
     page: Annotated[str | None, typer.Option(metavar="MODULE:NAME", help="A page of your own.")] = None,
     trail: Annotated[
         list[Path] | None,
@@ -62,13 +73,27 @@ def _drawn(view: View, kind: Format, page: str | None, trails: Sequence[Path]) -
     from fsm_loop.export.mermaid import mermaid_of
     from fsm_loop.export.model import outline
     from fsm_loop.export.picture import picture
+    from fsm_loop.export.plantuml import plantuml_of
 
     words = outline(page_of(page))
+    if kind in WHOLE:
+        if trails or view is not View.OVERVIEW:
+            raise Stop(f"--format {kind.value} is the whole page: it takes no --view and no --trail")
+        return _whole(words, kind).encode()
     shown = _over(words, view, trails) if trails else drawing(words, view)
     if kind is Format.MERMAID:
         return mermaid_of(shown, view).encode()
+    if kind is Format.PLANTUML:
+        return plantuml_of(shown).encode()
     text = dot_of(shown, view)
     return text.encode() if kind is Format.DOT else picture(text, kind.value)
+
+
+def _whole(words: Outline, kind: Format) -> str:
+    from fsm_loop.export.plain import as_json
+    from fsm_loop.export.statecharts import scxml, xstate
+
+    return {Format.SCXML: scxml, Format.XSTATE: xstate, Format.JSON: as_json}[kind](words)
 
 
 def _over(words: Outline, view: View, trails: Sequence[Path]) -> Drawing:

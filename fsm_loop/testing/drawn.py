@@ -5,7 +5,7 @@ The exact odds of a profile must agree with them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from math import sqrt
 
@@ -18,7 +18,7 @@ from fsm_loop.core.machine import PAGE
 from fsm_loop.core.messages import UserMessage
 from fsm_loop.core.rows import Page
 from fsm_loop.core.step import Turn
-from fsm_loop.drive.sim import Heard, Simulated, simulate
+from fsm_loop.drive.sim import Heard, Simulated, Word, simulate
 from fsm_loop.prove.chances import Profile
 from fsm_loop.prove.odds import Ending, ending_of
 from fsm_loop.prove.outside import ANSWERABLE, Outside
@@ -59,7 +59,22 @@ def drawn(
     profile: Profile, draw: Callable[[], float], turns: int, config: LoopConfig, chain: int = 0, page: Page = PAGE
 ) -> Sample:
     """So many turns; *draw* gives a number in [0, 1) each time, for what happens and for the jitter."""
-    outside, sample = Outside(profile, config), Sample()
+    sample = Sample()
+    for _ in range(turns):
+        sample.add(draw_one(profile, draw, config, chain, page))
+    return sample
+
+
+def draw_one(
+    profile: Profile,
+    draw: Callable[[], float],
+    config: LoopConfig,
+    chain: int = 0,
+    page: Page = PAGE,
+    words: Iterable[Word] = (),
+) -> Simulated:
+    """One turn, with these words said in it."""
+    outside = Outside(profile, config)
     names = tuple(map(str, range(chain + 1)))
 
     def world(effect: Effect, turn: Turn) -> Sequence[Heard] | None:
@@ -73,9 +88,7 @@ def drawn(
             before_s = event.at
         return heard
 
-    for _ in range(turns):
-        sample.add(simulate(world, PROMPT, config=config, providers=names, chance=draw, page=page))
-    return sample
+    return simulate(world, PROMPT, config=config, providers=names, words=words, chance=draw, page=page)
 
 
 @cache
