@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fsm_loop.cli.stops import Status
+from fsm_loop.cli.stops import Status, Stop
 from fsm_loop.config import LoopConfig
 
 if TYPE_CHECKING:
@@ -38,6 +38,12 @@ def check(
             help="Explore this config itself, which takes minutes, and not only a small one; a page of your own too.",
         ),
     ] = False,
+    trail: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write the turns that break an invariant as a trail, for `fsm-loop trail view`."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else.")] = False,
 ) -> int:
     """Prove that every turn ends, and print the exact worst case of a config, with what to look at in it.
@@ -67,6 +73,8 @@ def check(
     rank = ranked(machine) if has_z3() else None
     likely = odds_of(profile, settings, chain, machine) if profile and whole else None
     seen = _explored(settings, chain, machine, deep=deep) if machine is PAGE or deep else None
+    if trail is not None and seen is not None:
+        _keep(trail, seen, machine)
     if as_json:
         plain = _plain(certified, nested, worst, stop, warnings)
         more = {"certificate_z3": rank.plain() if rank else None, "odds": likely.plain() if likely else None}
@@ -76,6 +84,26 @@ def check(
         print("\n".join(lines))
     sound = whole and stop.at_once and (seen is None or seen.holds)
     return Status.COMPLETED if sound else Status.FAILED
+
+
+def _keep(path: Path, seen: Explored, page: Page) -> None:
+    """Write each turn that breaks an invariant, under the invariant's name; one that stands already is written anew."""
+    from fsm_loop.audit.jsonl import JsonLines
+    from fsm_loop.core.step import begin_turn
+
+    broken = [each for each in seen.invariants.values() if each is not None and each.decisions]
+    if not broken:
+        return
+    try:
+        path.unlink(missing_ok=True)
+        with JsonLines(path, content="full") as sink:
+            for each in broken:
+                providers = each.decisions[0].turn.record.providers
+                sink.opened(each.invariant, begin_turn(seen.config, providers, page), page)
+                for seq, decision in enumerate(each.decisions):
+                    sink.saw(each.invariant, seq, decision)
+    except OSError as error:
+        raise Stop(f"--trail: {path} cannot be written: {error.strerror}", Status.FAILED) from error
 
 
 def _explored(settings: LoopConfig, chain: int, page: Page, *, deep: bool) -> Explored:

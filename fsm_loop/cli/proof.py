@@ -14,6 +14,7 @@ from fsm_loop.prove.odds import Odds
 from fsm_loop.prove.places import Edge
 from fsm_loop.prove.rank import Ranked
 from fsm_loop.prove.tabled import lines_of
+from fsm_loop.prove.terms import at_most
 from fsm_loop.prove.warnings import lasts
 
 WIDTH = 100  # characters
@@ -26,6 +27,12 @@ def aligned(worst: Bounds, stop: Stopping) -> Iterator[str]:
     for says, number, time, note in rows:
         start = f"  {says:{wide[0]}}  {number:>{wide[1]}}  {time:{wide[2]}}"
         yield from _filled(note, f"{start}  ", " " * (len(start) + 2)) if note else [start.rstrip()]
+
+
+SEARCHED = (
+    "The seconds of a turn, the tokens, and the waits under max_requests are exact in the table, by a search over the "
+    "episodes that the requests can be spent on; no closed form gives them. They are never more than waited_s, and:"
+)
 
 
 def told(
@@ -51,6 +58,8 @@ def told(
     if worst is not None and worst.exact_formulas:
         yield "\nIn the names of the config (chain: fallbacks; growths: doublings of an output limit to its ceiling):"
         yield from (line for each in worst.formula.splitlines() for line in _filled(each, "  ", " " * 18))
+        yield from _filled(SEARCHED)
+        yield from (line for each in at_most().splitlines() for line in _filled(each, "  ", " " * 19))
 
 
 def told_of(seen: Explored | None) -> Iterator[str]:

@@ -20,7 +20,7 @@ from fsm_loop.core.counters import Counter
 from fsm_loop.core.guards import BASE_OUTPUT_TOKENS
 from fsm_loop.core.machine import PAGE
 from fsm_loop.core.rows import Page
-from fsm_loop.core.step import step
+from fsm_loop.core.step import Decision, step
 from fsm_loop.errors import UnexpectedEvent
 from fsm_loop.prove.canon import Node, following
 from fsm_loop.prove.classes import Classes, Way, classes
@@ -53,13 +53,14 @@ class Violation:
     """An invariant that does not hold, with a shortest trail of decisions to where it does not.
 
     `followed` names the counters whose numbers the trail has; it is empty where it has all, so that the trail is a
-    turn's own.
+    turn's own, and `decisions` are what the real `step` makes of it.
     """
 
     invariant: str
     says: str
     trail: tuple[Stop, ...]
     followed: tuple[str, ...] = ()
+    decisions: tuple[Decision, ...] = field(default=(), repr=False, eq=False)
 
     def __str__(self) -> str:
         """The trail, row by row."""
@@ -214,14 +215,18 @@ def windows(made: Classes) -> Iterator[Sequence[Counter]]:
 
 def _violation(walk: Walked, at: At, way: Way, name: str, followed: tuple[str, ...]) -> Violation:
     ways = [*walk.trail(at), way]
+    made: tuple[Decision, ...] = ()
     if not followed:
-        _check(walk.classes, ways, name)
-    return Violation(name, way.broken[name], tuple(_stops(walk, ways)), followed)
+        made, wrong = _walked_again(walk.classes, ways, name)
+        assert name in wrong, f"{name} is broken in a class of turns, and holds in the turn itself: {wrong}"
+    return Violation(name, way.broken[name], tuple(_stops(walk, ways)), followed, made)
 
 
 def _endless(walk: Walked, at: At, ways: list[Way]) -> Violation:
     says = f"the last {len(ways)} of these decisions can follow each other for ever"
-    return Violation("terminates", says, tuple(_stops(walk, [*walk.trail(at), *ways])))
+    whole = [*walk.trail(at), *ways]
+    made, _ = _walked_again(walk.classes, whole, "terminates")
+    return Violation("terminates", says, tuple(_stops(walk, whole)), (), made)
 
 
 def _stops(walk: Walked, ways: list[Way]) -> Iterator[Stop]:
@@ -232,8 +237,9 @@ def _stops(walk: Walked, ways: list[Way]) -> Iterator[Stop]:
         here = to
 
 
-def _check(made: Classes, ways: list[Way], name: str) -> None:
-    """Walk the trail through the real `step` once more, with all that a turn knows: it breaks the same invariant."""
+def _walked_again(made: Classes, ways: list[Way], name: str) -> tuple[tuple[Decision, ...], Mapping[str, str]]:
+    """The trail through the real `step` once more, with all that a turn knows: its decisions, and what breaks."""
+    decisions: list[Decision] = []
     at = beginning(made.config, made.chain, made.page)
     node = Node(at.turn, at.waits)
     wrong: Mapping[str, str] = {}
@@ -244,10 +250,11 @@ def _check(made: Classes, ways: list[Way], name: str) -> None:
         except (UnexpectedEvent, AssertionError) as error:
             wrong = {name: str(error)}
             break
+        decisions.append(decision)
         after = node if decision.late else following(node, decision)
         wrong = broken(Edge(node, decision, after, made.page))
         node = after
-    assert name in wrong, f"{name} is broken in a class of turns, and holds in the turn itself: {wrong}"
+    return tuple(decisions), wrong
 
 
 # ---------------------------------------------------------------- to be read

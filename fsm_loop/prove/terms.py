@@ -34,6 +34,11 @@ TIMES: Mapping[str, str] = {
     "llm_calls": "min(calls, max_requests + grace_calls)",
 }
 FORMULAS: Mapping[str, str] = {**TERMS, **TIMES}
+# What no closed form gives exactly: which episodes the requests are spent on is searched for. These are never less.
+AT_MOST: Mapping[str, str] = {
+    "lasted_s": "waited_s + llm_calls * call_deadline_s + max_iterations * tool_timeout_s",
+    "output_tokens": "llm_calls * max(max_output_tokens, output_ceiling_tokens)",
+}
 # The terms, where one provider gets all that it can, and the others none.
 OF_ONE: Mapping[str, str] = {
     **TERMS,
@@ -46,6 +51,12 @@ def formula(terms: Mapping[str, str] = FORMULAS) -> str:
     """The most calls and the most seconds waited without max_requests, in the names of the config."""
     wide = max(map(len, terms))
     return "\n".join(f"{name:{wide}} = {term}" for name, term in terms.items())
+
+
+def at_most() -> str:
+    """What no closed form gives exactly, and what it never exceeds, in the names of the config and of the formulas."""
+    wide = max(map(len, AT_MOST))
+    return "\n".join(f"{name:{wide}} <= {term}" for name, term in AT_MOST.items())
 
 
 def evaluated(config: LoopConfig, chain: int, terms: Mapping[str, str] = TERMS, **other: float) -> dict[str, float]:

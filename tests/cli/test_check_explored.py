@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from fsm_loop.audit.reading import records
 from fsm_loop.core.events import ProviderReady
 from fsm_loop.core.machine import State
 from fsm_loop.prove.invariants import CHECKS
@@ -83,3 +84,19 @@ def test_a_page_of_one_s_own_is_explored_when_that_is_asked(command, tiny):
     assert 1 == status
     assert "terminates does not hold: the turn is not over, and waits for nothing" in deep
     assert "   1. ready: turn_started -> asked  (ready.turn_started)" in deep
+
+
+def test_a_turn_that_breaks_an_invariant_is_kept_for_the_viewer(command, tiny, monkeypatch, tmp_path):
+    """--trail writes the shortest turn to where it breaks, as `trail show` and `trail view` read one; else no file."""
+    good = tmp_path / "good.jsonl"
+    command("--config", tiny, "--chain", 1, "--trail", good)
+    page = with_lines(lambda each: each.on is ProviderReady, to=State.FALLBACK)
+    monkeypatch.setattr("fsm_loop.cli.pages.PAGE", page)
+    monkeypatch.setattr("fsm_loop.core.machine.PAGE", page)
+    status, told, _ = command("--config", tiny, "--chain", 1, "--trail", tmp_path / "bad.jsonl")
+    rows = [each["row"] for each in records([tmp_path / "bad.jsonl"]) if each["is"] == "decision"]
+
+    assert not good.exists()
+    assert 1 == status
+    assert "fallback.provider_ready" == rows[-1]
+    assert all(row in told for row in rows)

@@ -30,6 +30,7 @@ def unchecked(lines, counters=COUNTERS, page=PAGE):
         "done": page.done,
         "lines": tuple(lines),
         "counters": counters,
+        "version": "broken",
         "rows": tuple(row for each in lines for row in each.rows()),
     }
     for name, value in facts.items():

@@ -15,7 +15,7 @@ from fsm_loop.config import LoopConfig
 from fsm_loop.prove import bounds, formula
 from fsm_loop.prove.bounds import most_requests
 from fsm_loop.prove.lasting import longest_turn
-from fsm_loop.prove.terms import FORMULAS, OF_ONE, evaluated, growths
+from fsm_loop.prove.terms import AT_MOST, FORMULAS, OF_ONE, evaluated, growths
 from fsm_loop.prove.tokens import fullest, most_tokens
 from fsm_loop.prove.waiting import longest_wait
 from fsm_loop.prove.walk import replayed
@@ -266,6 +266,22 @@ def test_the_formulas_are_the_numbers(given_settings, chain):
     assert names["llm_calls"] == sum(most_calls(config, chain).calls)
     assert isclose(names["waited_s"], longest_wait(free, chain, free.max_requests, most).waited_s, abs_tol=1e-9)
     assert evaluated(free, chain, OF_ONE)["calls"] == most_calls_of(chain, free, chain).calls[chain]
+
+
+@settings(derandomize=True, max_examples=60, deadline=None)
+@given(CONFIGS, st.integers(0, 2), st.sampled_from((None, 7.0, 300.0)))
+def test_what_is_searched_for_is_at_most_what_is_printed(given_settings, chain, tool_timeout_s):
+    """Seconds, waits and tokens, which no closed form gives, never exceed the ones that are printed for them."""
+    config = LoopConfig(**given_settings, tool_timeout_s=tool_timeout_s)
+    names = {row.name: getattr(config, row.name) or 0 for row in LoopConfig.describe()} | {"chain": chain}
+    names["growths"] = {None: 3, 4096: 3, 20_000: 1}[config.max_output_tokens]
+    exec(formula(), names)
+    found = bounds(config, chain)
+
+    assert found["waited_s"].value <= names["waited_s"] + 1e-6
+    for name, term in AT_MOST.items():
+        value = found[name].value
+        assert value is None or value <= eval(term, names) + 1e-6
 
 
 def test_the_bounds_are_told():
