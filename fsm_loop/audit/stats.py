@@ -9,10 +9,11 @@ from typing import Any
 
 from attrs import Factory, define, frozen
 
+from fsm_loop.errors import TrailError
+
 Told = Mapping[str, Any]
 PERCENTILES = (50, 95, 99)
-RETRIES = ("api_retries", "stream_retries", "continuations", "boosts", "recoveries", "fallbacks")
-MOST_OPEN_TURNS = 1_000_000  # turns whose end has not been read yet; one more ends the count with an error
+MOST_OPEN_TURNS = 100_000  # turns whose end has not been read yet; one more ends the count with an error
 
 
 @frozen
@@ -87,16 +88,21 @@ class Stats:
         return len(self._open)
 
     def see(self, record: Told) -> None:
-        """One record more."""
+        """One record more; raises TrailError where more than MOST_OPEN_TURNS turns have no end."""
         turn_id = record["turn"]
+        turn = self._open.get(turn_id)
+        if turn is None:
+            turn = self._open[turn_id] = _Open()
+            self.turns += 1
+        if len(self._open) > MOST_OPEN_TURNS:
+            msg = f"more than {MOST_OPEN_TURNS} turns have no end; count fewer files at a time"
+            raise TrailError(msg)
         match record["is"]:
-            case "opening":
-                self.turns += 1
-                self._open[turn_id] = _Open()
             case "decision":
-                self._decided(self._open.setdefault(turn_id, _Open()), record)
-            case _:
-                self._ended(self._open.pop(turn_id, _Open()), record)
+                self._decided(turn, record)
+            case "end":
+                self._ended(turn, record)
+                del self._open[turn_id]
 
     def _decided(self, turn: _Open, record: Told) -> None:
         at = float(record["at"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from attrs import define, field, frozen
@@ -12,7 +13,8 @@ from fsm_loop.core.counters import Counter
 from fsm_loop.core.faults import FaultKind
 from fsm_loop.core.guards import Left
 from fsm_loop.core.machine import PAGE
-from fsm_loop.core.rows import Page, name_of_guard
+from fsm_loop.core.messages import Finish
+from fsm_loop.core.rows import Guard, Page, name_of_guard
 
 Told = Mapping[str, Any]
 MOST_TIMES = 8  # spends of a counter, waits, faults that are listed one by one; of more, the first and the last
@@ -88,6 +90,7 @@ def _sentences(turn: Turn, page: Page, counter: str) -> Iterator[str]:
     yield from _how(turn)
     if counter:
         yield from _spent(turn, page, counter)
+    yield from _also_spent(turn, page, counter)
     yield from _faults(turn)
     yield from _waits(turn)
     yield from _otherwise(turn, page)
@@ -108,7 +111,8 @@ def _how(turn: Turn) -> Iterator[str]:
     if end is None:
         if turn.decided:
             last = turn.decided[-1]
-            yield f"It stands in {last['after']} since {turn.since(last).strip()}, after {last['row']}."
+            when = datetime.fromtimestamp(float(last["wall"]), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+            yield f"It stands in {last['after']} since {when} ({turn.since(last).strip()}), after {last['row']}."
         return
     words, deciding = ENDS.get(end["outcome"], "It ended"), _deciding(turn)
     if end["issuer"]:
@@ -133,11 +137,27 @@ def _spent(turn: Turn, page: Page, name: str) -> Iterator[str]:
     counter = next((each for each in page.counters if each.name == name), None)
     value, cap = end["exhausted"]["value"], end["exhausted"]["cap"]
     counts = f" (it counts {counter.counts})" if counter else ""
-    yield f"What ended it is the counter {name}, spent at {value:g} of {cap:g}{counts}."
+    yield f"What ended it is the counter {name}, spent at {_figure(value)} of {_figure(cap)}{counts}."
     times = [(each, moved) for each in turn.decided for moved in each["moved"] if moved["counter"] == name]
     if counter is not None and counter.measured:
         times = times[-1:]
-    yield from _listed(f"  {turn.since(each)}  {m['before']:g} -> {m['after']:g}  {_cause(each)}" for each, m in times)
+    yield from _listed(
+        f"  {turn.since(each)}  {_figure(m['before'])} -> {_figure(m['after'])}  {_cause(each)}" for each, m in times
+    )
+
+
+def _also_spent(turn: Turn, page: Page, ended: str) -> Iterator[str]:
+    """How far the other counters came, in the page's order."""
+    most: dict[str, tuple[float, float | None]] = {}
+    for moved in (moved for each in turn.decided for moved in each["moved"] if moved["counter"] != ended):
+        most[moved["counter"]] = max(moved["after"], most.get(moved["counter"], (0, None))[0]), moved["cap"]
+    order = [each.name for each in page.counters]
+    names = sorted(
+        (name for name in most if most[name][0]), key=lambda name: (name not in order, [*order, name].index(name))
+    )
+    if names:
+        told = (f"{name} {_of(*most[name])}" for name in names)
+        yield f"At their highest, {'other ' if ended else ''}counters stood at: {', '.join(told)}."
 
 
 def _cause(record: Told) -> str:
@@ -178,7 +198,7 @@ def _waits(turn: Turn) -> Iterator[str]:
 
 
 def _otherwise(turn: Turn, page: Page) -> Iterator[str]:
-    """What would have led elsewhere: the counters that kept a row from firing when the end was decided."""
+    """What would have led elsewhere: the limits that kept a row from firing when the end was decided."""
     end, deciding = turn.end, _deciding(turn)
     if end is None or deciding is None or end["outcome"] == "completed":
         return
@@ -186,13 +206,10 @@ def _otherwise(turn: Turn, page: Page) -> Iterator[str]:
         yield "No setting would have changed the end: who asks to stop is obeyed at once."
         return
     yield from _beyond_help(deciding)
-    config = turn.opening["config"] if turn.opening else {}
-    chain = len(turn.opening["providers"]) - 1 if turn.opening else 0
-    ways = [_more(counter, config, chain) for counter in _missed(turn, deciding, page)]
-    ways += _limits(deciding, config)
+    ways = _ways(turn, deciding, page)
     if ways:
         yield "What would have led on:"
-        yield from (f"  {way}" for way in ways)
+        yield from (f"  {way}." for way in ways)
     else:
         yield "No counter and no limit kept it from going on: the page knows nothing that helps against this."
 
@@ -207,23 +224,51 @@ def _beyond_help(deciding: Told) -> Iterator[str]:
         yield "A fault of this kind is not retried: the same request would fail again."
 
 
-def _limits(deciding: Told, config: Told) -> Iterator[str]:
-    """The limits that are no counters, and that kept a row from firing."""
-    answers, fault = dict(deciding["guards"]), deciding["facts"].get("fault") or {}
-    if answers.get("room_to_grow") is False:
-        yield f"{_setting('output_ceiling_tokens', config)}: a cut tool call is asked for with a larger output limit."
-    asked, most = fault.get("retry_after_s"), config.get("max_wait_s")
-    if isinstance(asked, int | float) and isinstance(most, int | float) and asked > most:
-        yield f"{_setting('max_wait_s', config)}: the provider asked for a wait of {asked:g} s."
+def _ways(turn: Turn, deciding: Told, page: Page) -> list[str]:
+    """For each row that only limits kept from firing, what it would have needed; a row needs all of it."""
+    answers, counts, found = dict(deciding["guards"]), _counts_before(turn, deciding), []
+    for row in page.rows:
+        if (row.source.name.lower(), row.trigger) != (deciding["state"], deciding["trigger"]):
+            continue
+        lacking = [guard for guard in row.when if answers.get(name_of_guard(guard)) is not True]
+        needs = [_needs(guard, turn, deciding, counts) for guard in lacking]
+        if all(need is not None for need in needs):
+            found.append("; and as well ".join(each for need in needs for each in need or ()))
+    return [way for way in dict.fromkeys(found) if way]
 
 
-def _missed(turn: Turn, deciding: Told, page: Page) -> list[Counter]:
-    """The counters whose guards said no in the decision, and had none left."""
-    guards = {name_of_guard(guard): guard for row in page.rows for guard in row.when if isinstance(guard, Left)}
-    said_no = [guards[name] for name, answer in deciding["guards"] if not answer and name in guards]
-    counts = _counts_before(turn, deciding)
-    found = [each for guard in said_no for each in guard.counters if _none_left(each, turn, counts)]
-    return list(dict.fromkeys(found))
+def _needs(guard: Guard, turn: Turn, deciding: Told, counts: Mapping[str, float]) -> list[str] | None:
+    """What this guard would have needed to say yes; None where no setting helps, or the trail does not tell."""
+    config = turn.opening["config"] if turn.opening else {}
+    if isinstance(guard, Left):
+        return [_more(each, counts, turn) for each in guard.counters if _none_left(each, turn, counts)]
+    fault = deciding["facts"].get("fault") or {}
+    match name_of_guard(guard), fault.get("retry_after_s"), config.get("max_wait_s"):
+        case "room_to_grow", _, _ if _ceiling_hindered(turn):
+            more = _setting("output_ceiling_tokens", config)
+            return [f"{more}: a cut tool call is asked for with a larger output limit"]
+        case ("may_retry" | "waits_soon") as name, asked, most if name == "waits_soon" or _retried(fault):
+            if asked is None or most is None or asked <= most:
+                return [] if name == "waits_soon" else None
+            env = _env("max_wait_s")
+            return [f"max_wait_s at {_figure(asked)} or more (now {_figure(most)}; or {env} in the environment)"]
+    return None
+
+
+def _retried(fault: Told) -> bool:
+    """Whether faults like this one are retried at all."""
+    kind = FaultKind.__members__.get(str(fault.get("kind", "")).upper())
+    said = fault.get("should_retry")
+    if kind is None or said is None:
+        return kind is not None and kind.retryable
+    return bool(said) and kind.repair is None and kind is not FaultKind.REFUSED
+
+
+def _ceiling_hindered(turn: Turn) -> bool:
+    """Whether the config's ceiling kept the output limit where it was: neither the model's window nor its own limit."""
+    finishes = [each["facts"]["reply"].get("finish") for each in turn.decided if "reply" in each["facts"]]
+    lowered = any(moved["counter"] == "output_limit_repairs" for each in turn.decided for moved in each["moved"])
+    return bool(finishes) and finishes[-1] != Finish.WINDOW_FULL and not lowered
 
 
 def _none_left(counter: Counter, turn: Turn, counts: Mapping[str, float]) -> bool:
@@ -247,18 +292,35 @@ def _counts_before(turn: Turn, deciding: Told) -> dict[str, float]:
     return counts
 
 
-def _more(counter: Counter, config: Told, chain: int) -> str:
+def _more(counter: Counter, counts: Mapping[str, float], turn: Turn) -> str:
+    chain = len(turn.opening["providers"]) - 1 if turn.opening else 0
     if counter.cap is None:
         there = "there is none" if chain == 0 else f"{_number(chain, 'was', 'were')} tried"
-        return f"another provider to fall back to: {there} behind the first."
+        return f"another provider to fall back to: {there} behind the first"
     if isinstance(counter.cap, int):
-        return f"{counter.name} above {counter.cap}, which is set on the page: {counter.counts}."
-    return f"{_setting(counter.cap, config)}: {counter.counts}."
+        return f"{counter.name} above {counter.cap}, which is set on the page: {counter.counts}"
+    config = turn.opening["config"] if turn.opening else {}
+    return f"{_setting(counter.cap, config, counts.get(counter.name, 0))}: {counter.counts}"
 
 
-def _setting(name: str, config: Told) -> str:
-    env = next(each.env[0] for each in LoopConfig.describe() if each.name == name)
-    return f"{name} above {config.get(name)} (or {env} in the environment)"
+def _setting(name: str, config: Told, above: float = 0) -> str:
+    """The setting, with the value that it must exceed: what it was set to, or what was reached beyond that."""
+    now = config.get(name) or 0
+    if above > now:
+        return f"{name} above {_figure(above)} (now {_figure(now)}; or {_env(name)} in the environment)"
+    return f"{name} above {_figure(now)} (or {_env(name)} in the environment)"
+
+
+def _env(name: str) -> str:
+    return next(each.env[0] for each in LoopConfig.describe() if each.name == name)
+
+
+def _figure(value: float) -> str:
+    return f"{value:.10g}"
+
+
+def _of(value: float, cap: float | None) -> str:
+    return _figure(value) if cap is None else f"{_figure(value)} of {_figure(cap)}"
 
 
 def _deciding(turn: Turn) -> Told | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import textwrap
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,6 +15,9 @@ from fsm_loop.cli.outlet import visible
 from fsm_loop.cli.stops import Status, Stop
 
 POLL_S = 0.25  # how often a file that is followed is looked at
+WIDTH = 100  # columns; what does not fit goes on below, under the states
+UNDER = " " * 18
+MISSHAPEN = (LookupError, TypeError, ValueError, AttributeError)  # what reading members raises where they are not such
 Told = Mapping[str, Any]
 
 
@@ -33,7 +37,13 @@ def show(
     for record in lines:
         if turn is None or record["turn"].startswith(turn):
             shown = True
-            for line in table.lines(record):
+            try:
+                lines_of_it = list(table.lines(record))
+            except MISSHAPEN:
+                lines_of_it = [
+                    f"{'':>10}  ! a record that is not whole; fsm-loop trail verify says what is wrong with it"
+                ]
+            for line in lines_of_it:
                 print(visible(line), flush=follow)
     if not shown and not follow:
         raise Stop(f"there is no turn {turn or ''} in {file}".replace("  ", " "))
@@ -58,18 +68,20 @@ class _Table:
                 yield f"{'':>10}  asks {', '.join(map(_text, record['providers']))}; content: {record['content']}"
             case "decision":
                 at = float(record["at"])
-                yield _decision(record, at - self._began.setdefault(turn, at))
+                yield from _laid_out(_decision(record, at - self._began.setdefault(turn, at)))
             case _:
                 spent = record["exhausted"]
-                by = f", {spent['counter']} at {spent['value']:g} of {spent['cap']:g}" if spent else ""
-                yield f"{'':>10}  ended as {record['outcome']}{by}; {record['llm_calls']} calls"
+                by = f", {spent['counter']} at {spent['value']:.10g} of {spent['cap']:.10g}" if spent else ""
+                yield f"{'':>10}  ended as {record['outcome']}{by}; {record['llm_calls']} call" + "s" * (
+                    record["llm_calls"] != 1
+                )
 
 
-def _decision(record: Told, since_s: float) -> str:
+def _decision(record: Told, since_s: float) -> list[str]:
     way = record["after"] if record["after"] == record["state"] else f"{record['state']} > {record['after']}"
-    words = [f"{since_s:>8.2f} s  {record['seq']:>4}  {way:<24}  {record['row']}"]
+    words = [f"{since_s:>8.2f} s  {record['seq']:>4}  {way:<24}", record["row"]]
     words += [
-        f"{m['counter']} {m['before']:g}->{m['after']:g}" + (f"/{m['cap']:g}" if m["cap"] else "")
+        f"{m['counter']} {m['before']:.10g}->{m['after']:.10g}" + (f"/{m['cap']:.10g}" if m["cap"] else "")
         for m in record["moved"]
     ]
     words += [
@@ -80,8 +92,20 @@ def _decision(record: Told, since_s: float) -> str:
     words += [f"runs {_text(e['name'])}" for e in record["effects"] if e["effect"] == "RunTool"]
     fault = record["facts"].get("fault")
     if fault:
-        words.append(f"! {fault.get('kind')}: {_text(fault.get('message', ''))}")
-    return "  ".join(words)
+        words.append(f"! {fault.get('kind')}: {_text(fault.get('message', ''))}".removesuffix(": "))
+    return words
+
+
+def _laid_out(words: list[str]) -> Iterator[str]:
+    """The words on as many lines of WIDTH as they need."""
+    line = words[0]
+    for word in words[1:]:
+        if len(line) + 2 + len(word) <= WIDTH:
+            line += f"  {word}"
+        else:
+            yield line.rstrip()
+            line = UNDER + word
+    yield from textwrap.wrap(line, WIDTH, subsequent_indent=f"{UNDER}  ", break_on_hyphens=False)
 
 
 def _text(value: Any) -> str:

@@ -6,11 +6,13 @@ import json
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fsm_loop.cli.stops import Status, Stop
+from fsm_loop.cli.trail_show import MISSHAPEN
+from fsm_loop.errors import TrailError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -31,12 +33,10 @@ def stats(
     found, broken = Stats(), 0
     for file in files:
         for line in read(file):
-            if line.record is not None:
-                found.see(line.record)
-                continue
-            broken += 1
-            if broken <= MOST_BROKEN:
-                print(f"fsm-loop: {line.place}: {line.problem}; it is left out", file=sys.stderr)
+            problem = line.problem or _counted(found, line.record or {})
+            broken += bool(problem)
+            if problem and broken <= MOST_BROKEN:
+                print(f"fsm-loop: {line.place}: {problem}; it is left out", file=sys.stderr)
     if not found.turns and not found.decisions:
         raise Stop(f"there is no turn in {', '.join(map(str, files))}")
     if as_json:
@@ -46,11 +46,21 @@ def stats(
     return Status.COMPLETED
 
 
+def _counted(found: Stats, record: Mapping[str, Any]) -> str:
+    """Why the record cannot be counted; empty where it was."""
+    try:
+        found.see(record)
+    except TrailError:
+        raise
+    except MISSHAPEN:
+        return "it is no whole record of a trail"
+    return ""
+
+
 def _lines(found: Stats, broken: int) -> Iterator[str]:
     plain = found.plain()
-    yield f"{found.turns} turns, {found.decisions} decisions, {found.late} of them late" + (
-        f"; {broken} lines could not be read" if broken else ""
-    )
+    told = f"{_number(found.turns, 'turn')}, {_number(found.decisions, 'decision')}, {found.late} of them late"
+    yield told + (f"; {_number(broken, 'line')} could not be read" if broken else "")
     ends = Counter(found.outcomes)
     if found.unfinished:
         ends["no end yet"] = found.unfinished
@@ -82,6 +92,10 @@ def _counts(title: str, counts: Counter[str], of: int | None) -> Iterator[str]:
     for name, count in counts.most_common():
         share = f"  {100 * count / of:5.1f} %" if of else ""
         yield f"  {name:<22}{count:>9}{share}"
+
+
+def _number(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 def _spread(words: str, spread: Mapping[str, float]) -> str:

@@ -13,6 +13,7 @@ import typer
 from fsm_loop.cli.outlet import visible
 from fsm_loop.cli.pages import page_of
 from fsm_loop.cli.stops import Status, Stop
+from fsm_loop.cli.trail_show import MISSHAPEN
 
 MOST_TURNS = 20  # that are told of, where no turn is named
 
@@ -40,7 +41,11 @@ def why(
         which = "no turn" if turn is None else f"no turn {turn}"
         raise Stop(f"there is {which} in {', '.join(map(str, files))}")
     of = page_of(page)
-    told = [why_of(each, of) for each in found]
+    try:
+        told = [why_of(each, of) for each in found]
+    except MISSHAPEN as error:
+        names = ", ".join(map(str, files))
+        raise Stop(f"{names}: a record is not whole; `fsm-loop trail verify {names}` says which") from error
     if as_json:
         print(json.dumps({"turns": [attrs.asdict(each) for each in told]}))
         return Status.COMPLETED

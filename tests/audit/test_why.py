@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 
+from fsm_loop.audit.events import config_of, event_of
 from fsm_loop.audit.why import turns, why
 from fsm_loop.core.faults import FaultKind
 from fsm_loop.core.machine import PAGE
 from fsm_loop.core.messages import Finish, Usage
+from fsm_loop.core.step import begin_turn, step
+from fsm_loop.errors import UnexpectedEvent
 from fsm_loop.ports import Meta
 from fsm_loop.testing.fakes import Pause, calls, fails, says
 from tests.drive.turns import drive
@@ -110,10 +115,15 @@ CASES = {
     "stream_retries": lambda: drive(for_ever((*says("half", finish=None)[:0], *fails(FaultKind.DROPPED, "reset by peer"))), **SOON),
     "slot_waits": lambda: drive([says("never")], ports={"limiter": Refuses()}, **SOON),
     "unfinished": lambda: drive([calls(ADD), says("three")], tools=[add]),
+    "window full": lambda: drive([calls(ADD, finish=Finish.WINDOW_FULL)], tools=[add]),
+    "two budgets": lambda: drive(
+        [spends(Usage(600, 500))], tools=[add], tokens=1000, max_iterations=1, grace_calls=0
+    ),
 }  # fmt: skip
 
 
-MORE = {"unfinished", "no last word", "a wait too long"}
+LED_ON = "What would have led on:"
+MORE = {"unfinished", "no last word", "a wait too long", "two budgets", "window full"}
 
 
 def trail(name, monkeypatch):
@@ -144,6 +154,39 @@ def test_why(name, monkeypatch):
         found.counter,
         *(each["counter"] for record in records for each in record.get("moved", ())),
     )
+
+
+def decided_at(seq, records, config, providers):
+    """The row that decides there, when the same events are told to a turn of this config and these providers."""
+    turn = begin_turn(config, providers, PAGE)
+    for record in records[1 : 2 + seq]:
+        try:
+            decision = step(turn, event_of(record, PAGE), PAGE)
+        except UnexpectedEvent:
+            return "another row decided before"
+        turn = decision.turn
+    return decision.row.name
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_would_have_led_on_does(name, monkeypatch):
+    """With a setting beyond what is said, or with another provider, the same events are decided otherwise."""
+    records = trail(name, monkeypatch)
+    opening, rest = records[0], records[1:]
+    config, providers = config_of(opening["config"]), tuple(opening["providers"])
+    sentences = why(turns(records)[0]).sentences
+    deciding = re.search(r"by row (\S+)\.(?:$| )", "\n".join(sentences), re.MULTILINE)
+    ways = sentences[sentences.index(LED_ON) + 1 :] if LED_ON in sentences else ()
+    for way in ways:
+        more = {name: int(value) + 1 for name, value in re.findall(r"(\w+) above (\d+)", way)}
+        more |= {name: int(value) for name, value in re.findall(r"(\w+) at (\d+) or more", way)}
+        seq = next(each["seq"] for each in reversed(rest) if each.get("row") == deciding[1])
+        raised = evolve(config, **more)
+        chain = (*providers, "one more") if "another provider" in way else providers
+
+        assert more or chain != providers
+        assert decided_at(seq, records, config, providers) == deciding[1]
+        assert decided_at(seq, records, raised, chain) != deciding[1], way
 
 
 def test_nothing_is_left_out():

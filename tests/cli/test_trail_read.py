@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from fsm_loop.audit.jsonl import JsonLines
-from fsm_loop.cli.trail_show import POLL_S, followed
+from fsm_loop.cli.trail_show import POLL_S, WIDTH, followed
 from fsm_loop.core.faults import FaultKind
 from fsm_loop.testing.fakes import calls, fails, says
 from tests.drive.turns import drive
@@ -86,8 +86,9 @@ def test_show(command, trail):
     assert 0 == status
     assert f"turn {ids(path)[0]}" == lines[0]
     assert "0  ready > calling           ready.turn_started" in lines[2]
-    assert "api_retries 0->1/3  waits 4.8 s (backoff)  ! overloaded: busy" in lines[4]
-    assert "runs add" in lines[8]
+    assert "api_retries 0->1/3  waits 4.8 s (backoff)  ! overloaded: busy" in lines[5]
+    assert "runs add" in lines[10]
+    assert all(len(line) <= WIDTH for line in lines)
     assert "ended as completed; 3 calls" in lines[-1]
     assert "\x1b" not in out
 
@@ -182,6 +183,37 @@ def test_what_is_no_trail_is_status_2(command, tmp_path, name, text, sentence):
 
     assert (2, "") == (status, out)
     assert sentence in err
+
+
+@pytest.mark.parametrize(
+    "line", ['{"is":"decision","turn":"x"}', '{"is":"opening","turn":"x"}', '{"is":"end","turn":"x","outcome":3}']
+)
+def test_a_record_that_is_not_whole_is_told(command, trail, line):
+    """It is told of, whatever it lacks; the figures and the table go on with the next record."""
+    path = trail("failed")
+    path.write_text(f"{line}\n{path.read_text()}")
+    _, shown, _ = command("trail", "show", path)
+    status, counted, _ = command("trail", "stats", path)
+    result, _, err = command("trail", "why", path)
+
+    assert (0, "") == (status, err if result == 0 else "")
+    assert "ended as failed; 1 call" in shown
+    assert "access_denied" in counted
+    if "opening" not in line:
+        assert "a record that is not whole" in shown
+        assert "1 line could not be read" in counted
+        assert (2, True) == (result, "a record is not whole" in err)
+
+
+def test_turns_without_an_end_are_bounded(command, trail, monkeypatch):
+    """Where more turns than the limit have no end, the count stops with a sentence."""
+    monkeypatch.setattr("fsm_loop.audit.stats.MOST_OPEN_TURNS", 1)
+    path = trail("failed", "failed")
+    path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if '"is":"end"' not in line))
+    status, out, err = command("trail", "stats", path)
+
+    assert (2, "") == (status, out)
+    assert "more than 1 turns have no end" in err
 
 
 def test_a_turn_that_is_not_there(command, trail):
