@@ -15,12 +15,15 @@ from fsm_loop.core.machine import PAGE
 from fsm_loop.export.model import outline
 from fsm_loop.export.plain import as_json
 from fsm_loop.export.statecharts import scxml, xstate
+from tests.export.asked import right, scxml_takes, xstate_takes
+from tests.export.own_page import OWN_PAGE
 from tests.export.walked import walk
 
 HERE = Path(__file__).parent
 PACKAGES = Path(__file__).parents[2] / ".venv" / "node"
 XSTATE = "xstate@5.20.1"
 INSTALL_WITHIN_S, RUN_WITHIN_S = 120.0, 120.0
+PAGES = pytest.mark.parametrize("page", [PAGE, OWN_PAGE], ids=["ours", "own"])
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +143,18 @@ def test_a_config_that_is_wrong_goes_another_way(library, tmp_path, turns):
     found = walked(library, tmp_path, json.dumps(config), turns)
 
     assert ("streaming", "grace") == (found["after"], found["value"])
+
+
+@PAGES
+def test_each_row_is_taken_in_scxml(page, capsys):
+    """python-statemachine takes each row where the page takes it, and to where the page leads."""
+    assert right(page) == scxml_takes(scxml(outline(page)), page)
+
+
+@PAGES
+def test_each_row_is_taken_in_xstate(library, tmp_path, page):
+    """And so does the real xstate."""
+    assert right(page) == xstate_takes(library, tmp_path, xstate(outline(page)), page)
 
 
 def test_the_page_as_json():
